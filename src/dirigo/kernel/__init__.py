@@ -1,0 +1,46 @@
+"""The dual-mode actor protocol and the worker's message path, as a pure state machine.
+
+Facts in, messages out: no I/O, no clock, no randomness, no threads. The simulator and the runtime are two hosts of the very
+same objects, so what is explored is what runs. Start reading at ``mailbox`` (the states), then ``lessor`` and ``lessee``.
+"""
+
+from dirigo.kernel.address import Address, WorkerId, actor_address, instance_name, job_of
+from dirigo.kernel.errors import DirigoError, GraphError, PolicyError, ProtocolError
+from dirigo.kernel.function import Behaviour, Context, Directory, FunctionSpec, States
+from dirigo.kernel.hooks import Hooks, Observer, SchedulingContext
+from dirigo.kernel.mailbox import MailboxState, Role
+from dirigo.kernel.message import CriticalOutput, CriticalRun, Data, Executable, Granularity, Lane, Message, Output
+from dirigo.kernel.source import Source
+from dirigo.kernel.worker import Worker
+
+__all__ = [
+    "Address",
+    "Behaviour",
+    "Context",
+    "CriticalOutput",
+    "CriticalRun",
+    "Data",
+    "Directory",
+    "DirigoError",
+    "Executable",
+    "FunctionSpec",
+    "Granularity",
+    "GraphError",
+    "Hooks",
+    "Lane",
+    "MailboxState",
+    "Message",
+    "Observer",
+    "Output",
+    "PolicyError",
+    "ProtocolError",
+    "Role",
+    "SchedulingContext",
+    "Source",
+    "States",
+    "Worker",
+    "WorkerId",
+    "actor_address",
+    "instance_name",
+    "job_of",
+]

@@ -1,0 +1,137 @@
+"""What a lessor knows of one upstream actor: its channels, and the FIFO of its barriers with their cuts.
+
+Each SYNC program installs its cut at once, but only the *head* of the FIFO separates dependency from pending: a message
+between the first and the second program of an upstream belongs after the first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from dirigo.kernel.address import Address, WorkerId
+from dirigo.kernel.channel import Inbound
+from dirigo.kernel.message import CriticalRun, Granularity, SyncProgram
+
+
+class Program:
+    """A SYNC program that waits for its round, its cut sorted by where it applies."""
+
+    __slots__ = ("at_home", "at_lessees", "message")
+
+    def __init__(self, message: SyncProgram) -> None:
+        self.message = message
+        self.at_home: dict[WorkerId, int] = {}
+        self.at_lessees: dict[WorkerId, list[tuple[WorkerId, int]]] = {}
+        for sender, receiver, last in message.dependencies:
+            if receiver == message.worker:
+                self.at_home[sender] = last
+            else:
+                self.at_lessees.setdefault(receiver, []).append((sender, last))
+
+
+class Upstream:
+    """One upstream actor, seen from a lessor."""
+
+    __slots__ = ("address", "channels", "cuts", "ended", "last_program", "programs")
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.channels: dict[WorkerId, Inbound] = {}
+        self.programs: deque[Program] = deque()
+        self.cuts: dict[WorkerId, int] = {}  # of the last program that was executed
+        self.last_program = 0
+        self.ended = False
+
+    def channel(self, origin: WorkerId) -> Inbound:
+        channel = self.channels.get(origin)
+        if channel is None:
+            channel = self.channels[origin] = Inbound()
+        return channel
+
+    def head_cut(self, origin: WorkerId) -> int:
+        """The last id that precedes the head barrier; a channel that its payload does not name keeps its former cut."""
+        return self.programs[0].at_home.get(origin, self.cuts.get(origin, 0))
+
+    def is_pending(self, origin: WorkerId, seq: int) -> bool:
+        return bool(self.programs) and seq > self.head_cut(origin)
+
+    def head_is_drained(self) -> bool:
+        """Everything before the head barrier was executed here or handed over."""
+        return all(self.channel(origin).done >= cut for origin, cut in self.programs[0].at_home.items())
+
+    def finish_head(self) -> SyncProgram:
+        """The head barrier's critical messages have run: the next program, if any, becomes the head."""
+        program = self.programs.popleft()
+        self.cuts.update(program.at_home)
+        # An upstream leaves the sets of later barriers only now: until its last barrier has run, others wait for it.
+        self.ended = self.ended or program.message.final
+        return program.message
+
+
+class Barrier:
+    """Programs that run together: one for SYNC_CHANNEL, one per upstream actor for SYNC_ONE."""
+
+    __slots__ = ("programs",)
+
+    def __init__(self, programs: tuple[Program, ...]) -> None:
+        self.programs = programs
+
+    def runs(self, address: Address, worker: WorkerId) -> Iterator[CriticalRun]:
+        """The critical executions of this barrier, in order. A SYNC_ONE runs, and so propagates, once."""
+        first = self.programs[0].message
+        if first.granularity is Granularity.ONE:
+            criticals = [program.message.criticals[0] for program in self.programs]
+            yield CriticalRun(
+                address,
+                worker,
+                tuple((p.message.sender, p.message.number, p.message.criticals[0].payload) for p in self.programs),
+                first.granularity,
+                first.barrier,
+                all(program.message.final for program in self.programs),
+                min(critical.created for critical in criticals),
+                min(critical.deadline for critical in criticals),
+            )
+            return
+        last = len(first.criticals) - 1
+        for index, critical in enumerate(first.criticals):
+            yield CriticalRun(
+                address,
+                worker,
+                ((first.sender, first.number, critical.payload),),
+                first.granularity,
+                first.barrier,
+                first.final and index == last,
+                critical.created,
+                critical.deadline,
+            )
+
+
+def ready_barriers(upstreams: Mapping[Address, Upstream]) -> list[Barrier]:
+    """The barriers that can run now, at most one per upstream actor, in the order of the upstream actors' addresses.
+
+    A SYNC_CHANNEL is ready as soon as it heads its FIFO, a SYNC_ONE when it heads the FIFO of every upstream actor that it
+    blocks and that has not ended. An incomplete SYNC_ONE delays nothing ahead of it.
+    """
+    barriers: list[Barrier] = []
+    seen: set[Address] = set()
+    for address in sorted(upstreams):
+        upstream = upstreams[address]
+        if not upstream.programs or address in seen:
+            continue
+        message = upstream.programs[0].message
+        if message.granularity is Granularity.CHANNEL:
+            barriers.append(Barrier((upstream.programs[0],)))
+            continue
+        members = [upstreams[member] for member in sorted(message.blocks) if not upstreams[member].ended]
+        seen.update(member.address for member in members)
+        if all(_is_headed_by(member, message.barrier) for member in members):
+            barriers.append(Barrier(tuple(member.programs[0] for member in members)))
+    return barriers
+
+
+def _is_headed_by(upstream: Upstream, barrier: int) -> bool:
+    if not upstream.programs:
+        return False
+    head = upstream.programs[0].message
+    return head.granularity is Granularity.ONE and head.barrier == barrier

@@ -1,0 +1,117 @@
+"""What lessor and lessee have in common: a mailbox, states, and the way of a message from its arrival to its outputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from dirigo.kernel.address import WorkerId
+from dirigo.kernel.function import Behaviour, Context, FunctionSpec
+from dirigo.kernel.mailbox import ADMIT, NEXT_STATE, Event, Kind, MailboxState, Role, Verdict
+from dirigo.kernel.message import CriticalOutput, Data, Executable, Output
+from dirigo.kernel.party import Party
+
+if TYPE_CHECKING:
+    from dirigo.kernel.worker import Worker
+
+
+class Instance(Party):
+    """An actor at one worker. The function object comes with the first message to run and goes when it idles."""
+
+    __slots__ = ("context", "function", "held", "running", "spec", "state", "states")
+
+    role: ClassVar[Role]
+
+    def __init__(self, host: Worker, spec: FunctionSpec) -> None:
+        super().__init__(host, spec.address, spec.downstreams)
+        self.spec = spec
+        self.state = MailboxState.RUNNABLE
+        self.states = spec.states()
+        self.context = Context(spec.address, self.states)
+        self.function: Behaviour | None = None
+        self.running: Executable | None = None
+        self.held: list[Data] = []  # the blocked queue
+
+    # --- the mailbox ---------------------------------------------------------------------------------------------------
+
+    def enter(self, event: Event) -> None:
+        """Move along the one row of the table for this event."""
+        row = NEXT_STATE.get((self.role, self.state, event))
+        if row is None:
+            raise self.error("table", f"in {self.state.value} there is no transition for '{event.value}'")
+        self.state = row.target
+        self.tell(f"{row.source.value} -> {row.target.value}: {event.value}")
+        if self.host.observer is not None:
+            self.host.observer.moved(self.address, self.worker, row)
+
+    def admit(self, message: Data, kind: Kind) -> None:
+        """Do with a message what the table says for its kind in the present state."""
+        row = ADMIT.get((self.role, self.state, kind))
+        if row is None:
+            raise self.error("table", f"in {self.state.value} no message that is '{kind.value}' can come, but {message} did")
+        if self.host.observer is not None:
+            self.host.observer.moved(self.address, self.worker, row)
+        if row.verdict is Verdict.HOLD:
+            self.held.append(message)
+        else:
+            self.offer(message)
+
+    def offer(self, message: Data) -> None:
+        """Let the strategy keep a message that may run, or send it elsewhere."""
+        worker = self.host.strategy.enqueue(self.host, message)
+        if worker is not None:
+            self.send_elsewhere(message, worker)
+
+    def may_run(self, message: Executable) -> bool:
+        """Whether a message that the strategy kept may run in the present state."""
+        row = ADMIT.get((self.role, self.state, self.kind_of(message)))
+        return row is not None and row.verdict is not Verdict.HOLD
+
+    def kind_of(self, message: Executable) -> Kind:
+        """The kind of a message that the strategy has been offered; pending ones never are."""
+        raise NotImplementedError
+
+    def may_forward(self, message: Executable, worker: WorkerId) -> bool:
+        raise NotImplementedError
+
+    def send_elsewhere(self, message: Data, worker: WorkerId) -> None:
+        raise NotImplementedError
+
+    def may_register(self) -> bool:
+        return self.state is MailboxState.RUNNABLE
+
+    # --- executions ----------------------------------------------------------------------------------------------------
+
+    def begin(self, message: Executable) -> None:
+        self.running = message
+        self.context.created = message.created
+        self.context.deadline = message.deadline
+
+    def executed(self, message: Executable) -> None:
+        """The function has returned: send its outputs, count the message as done, see what that makes possible."""
+        context = self.context
+        if context.outputs:
+            outputs, context.outputs = context.outputs, []
+            self.release(outputs)
+        self.count_as_done(message)
+        self.running = None
+        if self.state is not MailboxState.RUNNABLE:
+            self.settle()
+
+    def count_as_done(self, message: Executable) -> None:
+        raise NotImplementedError
+
+    def release(self, outputs: list[Output | CriticalOutput]) -> None:
+        """Send outputs in order; from the first one on that only a SEQUENTIAL actor may send, withhold them."""
+        emit = self.outbox.emit
+        for index, output in enumerate(outputs):
+            if output.critical and not (self.state is MailboxState.CRITICAL and output.to != self.address):
+                withheld = tuple(outputs[index:])
+                if self.host.observer is not None:
+                    self.host.observer.withheld(self.address, self.worker, withheld)
+                self.intend(withheld)
+                return
+            emit(output)
+
+    def intend(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
+        """Have these outputs sent by the lessor in CRITICAL."""
+        raise NotImplementedError

@@ -1,0 +1,460 @@
+"""The lessor: the home instance of an actor, which decides when a barrier's round starts, and runs it.
+
+A round is: freeze the lessees, let everyone finish what precedes the barriers, collect the partial states, run the
+critical messages alone, release everyone. All conditions are re-evaluated in ``settle`` after every fact that could change
+one of them, so no wake-up can be lost and no order of arrival is relied upon.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dirigo.kernel.address import Address, WorkerId
+from dirigo.kernel.barrier import Barrier, Program, Upstream, ready_barriers
+from dirigo.kernel.errors import PolicyError
+from dirigo.kernel.function import FunctionSpec
+from dirigo.kernel.instance import Instance
+from dirigo.kernel.lease import Leases
+from dirigo.kernel.mailbox import Event, Kind, MailboxState, Role
+from dirigo.kernel.message import (
+    CriticalAck,
+    CriticalOutput,
+    CriticalRun,
+    Data,
+    Executable,
+    Grant,
+    Granularity,
+    Intent,
+    Lane,
+    Output,
+    ProgramAck,
+    Registration,
+    Revoke,
+    RevokeAck,
+    SyncProgram,
+    SyncReply,
+    SyncRequest,
+    SyncRequestAck,
+    Unsync,
+    View,
+)
+from dirigo.kernel.party import Party
+
+if TYPE_CHECKING:
+    from dirigo.kernel.worker import Worker
+
+_RUNNABLE, _DRAINING = MailboxState.RUNNABLE, MailboxState.DRAINING
+_BLOCKED, _CRITICAL = MailboxState.BLOCKED, MailboxState.CRITICAL
+
+
+class Round:
+    """One round: the barriers it executes, the lessees that take part, and how far it is."""
+
+    __slots__ = ("agenda", "barriers", "number", "participants", "replies", "scales_in", "task", "unacknowledged")
+
+    def __init__(self, number: int, barriers: list[Barrier], participants: tuple[WorkerId, ...], scales_in: bool) -> None:
+        self.number = number
+        self.barriers = barriers
+        self.participants = participants
+        self.scales_in = scales_in  # this round ends all leases
+        self.replies: dict[WorkerId, SyncReply] = {}
+        self.unacknowledged = set(participants)  # lessees whose receipt of SYNC_REQUEST is not known
+        self.agenda: deque[Output | CriticalOutput | CriticalRun] = deque()  # what is left to do in CRITICAL
+        self.task: CriticalRun | None = None  # the critical message that the worker has been given
+
+    def programs(self) -> list[Program]:
+        return [program for barrier in self.barriers for program in barrier.programs]
+
+
+class Lessor(Instance):
+    """The home instance of an actor."""
+
+    __slots__ = ("intents", "last_round", "leases", "parked", "round", "upstreams", "view", "view_version")
+
+    role: ClassVar[Role] = Role.LESSOR
+    HANDLERS: ClassVar[dict[type, str]] = {
+        **Party.HANDLERS,
+        SyncProgram: "on_program",
+        SyncRequestAck: "on_sync_request_ack",
+        SyncReply: "on_sync_reply",
+        Intent: "on_intent",
+        Registration: "on_registration",
+        RevokeAck: "on_revoke_ack",
+    }
+
+    def __init__(self, host: Worker, spec: FunctionSpec) -> None:
+        super().__init__(host, spec)
+        self.upstreams: dict[Address, Upstream] = {address: Upstream(address) for address in spec.upstreams}
+        self.leases = Leases()
+        self.round: Round | None = None
+        self.last_round = 0
+        self.intents: deque[tuple[Output | CriticalOutput, ...]] = deque()  # what waits for a barrier on itself
+        self.view: Any | None = None  # the replicated states as of the last round
+        self.view_version = 0  # the round that made the view; 0 where nothing is replicated
+        self.parked: dict[tuple[Address, WorkerId], dict[int, Data]] = {}  # ordered functions: what overtook its elders
+
+    # --- messages in ---------------------------------------------------------------------------------------------------
+
+    def accept(self, message: Data) -> None:
+        if message.lane is not Lane.INPUT:
+            self._accept_returned(message)
+            return
+        upstream = self.upstreams.get(message.sender)
+        if upstream is None:
+            raise self.error("send-along-edges", f"{message.sender} sent to it but is not among its upstream actors")
+        channel = upstream.channels.get(message.origin) or upstream.channel(message.origin)
+        if not channel.admit(message.seq):
+            return
+        if self.spec.ordered and message.seq != channel.done + 1:
+            self.parked.setdefault((message.sender, message.origin), {})[message.seq] = message
+        elif self.state is _RUNNABLE and not upstream.programs:
+            self.offer(message)
+        else:
+            self._place(message, upstream)
+
+    def _place(self, message: Data, upstream: Upstream) -> None:
+        pending = upstream.is_pending(message.origin, message.seq)
+        self.admit(message, Kind.PENDING if pending else Kind.FREE)
+
+    def _accept_returned(self, message: Data) -> None:
+        if message.lane is not Lane.RETURN:
+            raise self.error("one-hop", f"{message} was forwarded to the lessor")
+        if self.leases.return_channel(message.origin).admit(message.seq):
+            self.admit(message, Kind.RETURNED)
+            self.settle()
+
+    def kind_of(self, message: Executable) -> Kind:
+        if message.critical:
+            return Kind.CRITICAL
+        return Kind.RETURNED if message.lane is Lane.RETURN else Kind.FREE  # type: ignore[union-attr]
+
+    def count_as_done(self, message: Executable) -> None:
+        if isinstance(message, CriticalRun):
+            assert self.round is not None
+            self.round.task = None
+        elif message.lane is Lane.RETURN:
+            self.leases.returns[message.origin].done += 1
+        else:
+            self.upstreams[message.sender].channels[message.origin].done += 1
+            if self.spec.ordered:
+                self._unpark(message)
+
+    def _unpark(self, message: Data) -> None:
+        key = (message.sender, message.origin)
+        following = self.parked.get(key, {}).pop(message.seq + 1, None)
+        if following is not None:
+            if not self.parked[key]:
+                del self.parked[key]
+            self._place(following, self.upstreams[message.sender])
+
+    # --- forwards ------------------------------------------------------------------------------------------------------
+
+    def may_forward(self, message: Executable, worker: WorkerId) -> bool:
+        return (
+            self.state is _RUNNABLE
+            and not message.critical
+            and message.lane is Lane.INPUT  # type: ignore[union-attr]
+            and self.may_lease(worker)
+        )
+
+    def may_lease(self, worker: WorkerId) -> bool:
+        leased = self.leases.leased
+        return worker != self.worker and not self.spec.ordered and (worker in leased or len(leased) < self.spec.lessees_max)
+
+    def send_elsewhere(self, message: Data, worker: WorkerId) -> None:
+        """Forward: from now on the message counts as handed over, and the forward channel answers for it."""
+        if not self.may_forward(message, worker):
+            raise PolicyError(
+                f"the strategy at w{self.worker} forwards a message of {self.address} to w{worker}, which is not allowed "
+                f"now ({self.state.value}{', ordered' if self.spec.ordered else ''}); ask may_forward first"
+            )
+        self._lease(worker)
+        self.upstreams[message.sender].channels[message.origin].done += 1
+        self.host.outgoing.append(
+            Data(
+                message.to,
+                worker,
+                message.sender,
+                self.worker,
+                Lane.FORWARD,
+                self.leases.next_forward(worker),
+                self.view_version,
+                message.payload,
+                message.created,
+                message.deadline,
+            )
+        )
+
+    def _lease(self, worker: WorkerId) -> None:
+        self.leases.leased.add(worker)
+        if self.view_version and worker not in self.leases.up_to_date:
+            self.leases.up_to_date.add(worker)
+            self.host.outgoing.append(View(self.address, worker, self.worker, self.view_version, self.view))
+
+    # --- barriers in ---------------------------------------------------------------------------------------------------
+
+    def on_program(self, program: SyncProgram) -> None:
+        upstream = self.upstreams.get(program.sender)
+        if upstream is None:
+            raise self.error("send-along-edges", f"{program.sender} sent a barrier but is not among its upstream actors")
+        if program.number <= upstream.last_program:
+            self.tell(f"dropped a stale program {program.number} of {program.sender}")
+            return
+        if program.number != upstream.last_program + 1:
+            raise self.error("one-program-at-a-time", f"program {program.number} of {program.sender} came too early")
+        if upstream.ended or (upstream.programs and upstream.programs[-1].message.final):
+            raise self.error("nothing-after-the-end", f"{program.sender} has ended but sent program {program.number}")
+        self.tell(f"program {program.number} of {program.sender}: cut {program.dependencies}")
+        upstream.last_program = program.number
+        upstream.programs.append(Program(program))
+        self.host.outgoing.append(ProgramAck(program.sender, program.origin, self.address, program.number))
+        self.settle()
+
+    def intend(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
+        self.intents.append(outputs)
+        if self.running is None:
+            self.settle()
+
+    def on_intent(self, intent: Intent) -> None:
+        channel = self.leases.return_channel(intent.origin)
+        if channel.admit(intent.seq):
+            channel.done += 1
+            self.intents.append(intent.outputs)
+            self.settle()
+
+    # --- the round -----------------------------------------------------------------------------------------------------
+
+    def executed(self, message: Executable) -> None:
+        super().executed(message)
+        if self.intents:
+            self.settle()
+
+    def settle(self) -> None:
+        while self._advance():
+            pass
+
+    def _advance(self) -> bool:
+        """Make the one transition that is possible, if any."""
+        if self.state is _RUNNABLE:
+            return self._start_round()
+        if self.state is _DRAINING:
+            if not self._is_drained():
+                return False
+            self.enter(Event.DRAINED)
+            return True
+        if self.state is _BLOCKED:
+            if not self._is_drained():
+                self.enter(Event.HANDED_BACK)
+                return False
+            return self._consolidate()
+        return self._do_agenda() and self._end_round()
+
+    def _start_round(self) -> bool:
+        barriers = self._ready_barriers()
+        scales_in = self.leases.can_scale_in()
+        if not (barriers or self.intents or scales_in):
+            return False
+        self.last_round += 1
+        participants = self._participants(barriers)
+        self.round = Round(self.last_round, barriers, participants, scales_in)
+        self.outbox.send_all_waiting_home()
+        self.enter(Event.ROUND_STARTS)
+        for worker in participants:
+            self.host.outgoing.append(
+                SyncRequest(
+                    self.address,
+                    worker,
+                    self.worker,
+                    self.last_round,
+                    self.leases.forwarded.get(worker, 0),
+                    self._slice(barriers, scales_in, worker),
+                )
+            )
+        return True
+
+    def _ready_barriers(self) -> list[Barrier]:
+        return ready_barriers(self.upstreams)
+
+    def _participants(self, barriers: list[Barrier]) -> tuple[WorkerId, ...]:
+        """Everybody who may have something of this actor's: the leased, and whom the cuts name."""
+        workers = set(self.leases.leased)
+        for barrier in barriers:
+            for program in barrier.programs:
+                workers.update(program.at_lessees)
+        return tuple(sorted(workers))
+
+    def _slice(
+        self, barriers: list[Barrier], scales_in: bool, worker: WorkerId
+    ) -> tuple[tuple[Address, WorkerId, int], ...]:
+        """The cuts that concern one lessee."""
+        cuts: dict[tuple[Address, WorkerId], int] = {}
+        for barrier in barriers:
+            for program in barrier.programs:
+                for sender, last in program.at_lessees.get(worker, ()):
+                    cuts[program.message.sender, sender] = last
+        if scales_in:
+            for key, last in self.leases.revoked.get(worker, {}).items():
+                cuts[key] = max(last, cuts.get(key, 0))
+        return tuple((address, sender, last) for (address, sender), last in sorted(cuts.items()))
+
+    def _is_drained(self) -> bool:
+        """All that must precede the critical messages has finished at this instance, as far as it is known."""
+        if self.running is not None:
+            return False
+        assert self.round is not None
+        for program in self.round.programs():
+            if not self.upstreams[program.message.sender].head_is_drained():
+                return False
+        return self._returns_are_done()
+
+    def _returns_are_done(self) -> bool:
+        """What lessees handed back has run; those that replied have told how much that is."""
+        assert self.round is not None
+        for lessee, channel in self.leases.returns.items():
+            reply = self.round.replies.get(lessee)
+            if channel.done < (reply.returned if reply is not None else channel.arrived) or channel.ahead:
+                return False
+        return True
+
+    def on_sync_request_ack(self, ack: SyncRequestAck) -> None:
+        if self.round is not None and ack.round == self.round.number:
+            self.round.unacknowledged.discard(ack.origin)
+
+    def on_sync_reply(self, reply: SyncReply) -> None:
+        if self.round is None or reply.round != self.round.number or reply.origin in self.round.replies:
+            self.tell(f"dropped a stale reply of w{reply.origin} to round {reply.round}")
+            return
+        if reply.origin not in self.round.participants:
+            raise self.error("lessees-are-frozen", f"w{reply.origin} replied but takes no part in round {reply.round}")
+        self.tell(f"w{reply.origin} replied to round {reply.round}")
+        if reply.returned:
+            self.leases.return_channel(reply.origin)
+        self.round.replies[reply.origin] = reply
+        self.settle()
+
+    def _consolidate(self) -> bool:
+        """Put the partial states together, in the order of the workers, once all of them are here."""
+        current = self.round
+        assert current is not None
+        if len(current.replies) < len(current.participants):
+            return False
+        for worker in current.participants:
+            reply = current.replies[worker]
+            self.states.merge(reply.partial)
+            self.outbox.collect(worker, reply.sent)
+        self._plan(current)
+        self.enter(Event.CONSOLIDATED)
+        return True
+
+    def _plan(self, current: Round) -> None:
+        """The agenda of CRITICAL: first what the actor itself asked for, then the barriers from upstream."""
+        while self.intents:
+            current.agenda.extend(self.intents.popleft())
+        for barrier in current.barriers:
+            current.agenda.extend(barrier.runs(self.address, self.worker))
+
+    def _do_agenda(self) -> bool:
+        """Work off the agenda; True once all critical messages ran and every program they caused is acknowledged."""
+        current = self.round
+        assert current is not None
+        while current.agenda and current.task is None:
+            item = current.agenda.popleft()
+            if isinstance(item, CriticalOutput) and item.to == self.address:
+                item = self._run_of(item)
+            if isinstance(item, CriticalRun):
+                current.task = item
+                if self.host.strategy.enqueue(self.host, item) is not None:
+                    raise PolicyError(f"the strategy at w{self.worker} forwards a critical message of {self.address}")
+            else:
+                self.outbox.emit(item)
+        return current.task is None and self.running is None and not self.outbox.busy
+
+    def _run_of(self, output: CriticalOutput) -> CriticalRun:
+        parts = ((self.address, 0, output.payload),)
+        return CriticalRun(self.address, self.worker, parts, Granularity.CHANNEL, 0, False, output.created, output.deadline)
+
+    def _end_round(self) -> bool:
+        current = self.round
+        assert current is not None
+        for program in current.programs():
+            done = self.upstreams[program.message.sender].finish_head()
+            self.leases.end_grants_of(done.sender)
+            self.host.outgoing.append(CriticalAck(done.sender, done.origin, self.address, done.number))
+        if current.scales_in:
+            self.leases.end_revocation()
+        self.leases.end_round()
+        self._unsync(current)
+        self.round = None
+        self.enter(Event.ROUND_ENDS)
+        held, self.held = self.held, []
+        for message in held:
+            self._place(message, self.upstreams[message.sender])
+        self._answer_deferred()
+        return True
+
+    def _unsync(self, current: Round) -> None:
+        self.view = self.states.view()
+        if self.view is not None:
+            self.view_version = current.number
+            self.leases.up_to_date = set(current.participants)
+        closed = tuple(sorted(self.outbox.informed))
+        self.outbox.informed.clear()
+        for worker in current.participants:
+            ended = worker not in self.leases.leased
+            self.host.outgoing.append(
+                Unsync(self.address, worker, self.worker, current.number, closed, ended, self.view_version, self.view)
+            )
+
+    # --- registrations and scale-in ------------------------------------------------------------------------------------
+
+    def on_registration(self, registration: Registration) -> None:
+        if registration.sender not in self.upstreams:
+            raise self.error("send-along-edges", f"{registration.sender} registers but is not among its upstream actors")
+        if not self.leases.is_new(registration):
+            return
+        if self._defers(registration.sender):
+            self.leases.deferred[registration.sender, registration.origin] = registration
+        else:
+            self._grant(registration)
+
+    def _defers(self, upstream: Address) -> bool:
+        """Nothing is granted during a round or a scale-in, nor to an actor whose barrier has not been executed yet."""
+        return self.state is not _RUNNABLE or bool(self.upstreams[upstream].programs) or self.leases.revoking is not None
+
+    def _grant(self, registration: Registration) -> None:
+        granted = []
+        for worker in registration.wanted:
+            if self.may_lease(worker):
+                self._lease(worker)
+                granted.append(worker)
+        self.leases.grant(registration, granted)
+        self.host.outgoing.append(
+            Grant(
+                registration.sender,
+                registration.origin,
+                self.address,
+                registration.number,
+                tuple(granted),
+                self.view_version,
+            )
+        )
+
+    def _answer_deferred(self) -> None:
+        for key, registration in list(self.leases.deferred.items()):
+            if not self._defers(registration.sender):
+                del self.leases.deferred[key]
+                self._grant(registration)
+
+    def scale_in(self) -> None:
+        """End all leases: take the grants back first, then hold a round that works off what the lessees have."""
+        if self.leases.revoking is not None or not self.leases.leased:
+            return
+        self.tell("scales in")
+        for address, worker in sorted(self.leases.start_revocation()):
+            self.host.outgoing.append(Revoke(address, worker, self.address, self.worker, self.leases.revocation))
+        self.settle()
+
+    def on_revoke_ack(self, ack: RevokeAck) -> None:
+        if self.leases.acknowledge_revocation(ack):
+            self.settle()

@@ -1,0 +1,292 @@
+"""The sending side of an instance: where its outputs go, their ids, and the barriers it sends.
+
+An output has no id until it leaves. It leaves at once to the target's lessor or over an open channel to one of its lessees;
+it waits while a channel is being asked for, and behind a barrier that the target has not acknowledged yet. Whoever sends a
+barrier first sends everything that waits, so that nothing executed before the barrier is left out of its cut.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from dirigo.kernel.address import Address, WorkerId
+from dirigo.kernel.errors import ProtocolError
+from dirigo.kernel.message import (
+    Critical,
+    CriticalOutput,
+    Data,
+    Grant,
+    Granularity,
+    Lane,
+    Output,
+    ProgramAck,
+    Registration,
+    Revoke,
+    RevokeAck,
+    SyncProgram,
+)
+
+if TYPE_CHECKING:
+    from dirigo.kernel.party import Party
+
+
+class Route:
+    """Everything the sender knows of one downstream actor."""
+
+    __slots__ = (
+        "asked",
+        "awaiting",
+        "backlog",
+        "collected",
+        "home",
+        "number",
+        "open",
+        "programs",
+        "reported",
+        "sent",
+        "to",
+        "view",
+        "waiting",
+    )
+
+    def __init__(self, to: Address, home: WorkerId) -> None:
+        self.to = to
+        self.home = home
+        self.sent: dict[WorkerId, int] = {}  # the last id per instance of the target
+        self.reported: dict[WorkerId, int] = {}  # as of the last barrier that named them
+        self.open: set[WorkerId] = set()  # lessees that may be sent to
+        self.number = 0  # of registrations; advanced whenever the channels close
+        self.asked: frozenset[WorkerId] = frozenset()  # by the registration under way
+        self.waiting: list[tuple[WorkerId, Output]] = []  # for the answer to a registration
+        self.view = 0  # what the lessees in ``open`` must know before they run what we send
+        self.collected: dict[tuple[WorkerId, WorkerId], int] = {}  # last ids that own lessees reported
+        self.programs = 0  # barriers sent
+        self.awaiting = 0  # the program whose acknowledgment is outstanding, if any
+        self.backlog: deque[Output | CriticalOutput] = deque()  # behind it
+
+
+class Outbox:
+    """All routes of one party."""
+
+    __slots__ = ("busy", "informed", "party", "routes")
+
+    def __init__(self, party: Party) -> None:
+        self.party = party
+        self.routes: dict[Address, Route] = {}
+        self.busy: set[Address] = set()  # targets that have not acknowledged a program yet
+        self.informed: set[Address] = set()  # targets that got a program since the last ``take_informed``
+
+    def route(self, to: Address) -> Route:
+        route = self.routes.get(to)
+        if route is None:
+            party = self.party
+            if to not in party.spec_downstreams:
+                raise ProtocolError(
+                    "send-along-edges", party.name, f"it sends to {to}, which is not among its downstream actors"
+                )
+            route = self.routes[to] = Route(to, party.host.directory[to].home)
+        return route
+
+    # --- regular messages ----------------------------------------------------------------------------------------------
+
+    def emit(self, output: Output | CriticalOutput) -> None:
+        """Send an output as soon as the protocol allows."""
+        party = self.party
+        if party.host.observer is not None:
+            party.host.observer.emitted(party.address, party.worker, output)
+        route = self.routes.get(output.to) or self.route(output.to)
+        if output.critical or route.awaiting:
+            route.backlog.append(output)
+            self.pump(route)
+        else:
+            self._ship(route, output)  # type: ignore[arg-type]
+
+    def pump(self, route: Route) -> None:
+        """Send what waits behind a barrier, up to and including the next barrier."""
+        while route.backlog and not route.awaiting:
+            if route.backlog[0].critical:
+                self._send_program(route)
+            else:
+                self._ship(route, route.backlog.popleft())  # type: ignore[arg-type]
+
+    def _ship(self, route: Route, output: Output) -> None:
+        host = self.party.host
+        worker = host.strategy.prepare_send(host, self.party.address, output)
+        if worker is None or worker == route.home:
+            self._send(route, route.home, 0, output)
+        elif worker in route.open:
+            self._send(route, worker, route.view, output)
+        elif self.party.may_register():
+            route.waiting.append((worker, output))
+            self._ask(route)
+        else:
+            self._send(route, route.home, 0, output)
+
+    def _send(self, route: Route, worker: WorkerId, view: int, output: Output) -> None:
+        party = self.party
+        seq = route.sent.get(worker, 0) + 1
+        route.sent[worker] = seq
+        party.host.outgoing.append(
+            Data(
+                output.to,
+                worker,
+                party.address,
+                party.worker,
+                Lane.INPUT,
+                seq,
+                view,
+                output.payload,
+                output.created,
+                output.deadline,
+            )
+        )
+
+    def send_waiting_home(self, route: Route) -> None:
+        """Give up waiting for a grant: the target's lessor is always open."""
+        waiting, route.waiting = route.waiting, []
+        for _, output in waiting:
+            self._send(route, route.home, 0, output)
+
+    def send_all_waiting_home(self) -> None:
+        for route in self.routes.values():
+            self.send_waiting_home(route)
+
+    # --- barriers ------------------------------------------------------------------------------------------------------
+
+    def _send_program(self, route: Route) -> None:
+        """Send the barrier at the head of the backlog, with all critical messages that directly follow it."""
+        party = self.party
+        self.send_waiting_home(route)
+        first = route.backlog.popleft()
+        assert isinstance(first, CriticalOutput)
+        criticals = [first]
+        if first.granularity is Granularity.CHANNEL:
+            while not criticals[-1].final and route.backlog:
+                following = route.backlog[0]
+                if not isinstance(following, CriticalOutput) or following.granularity is not Granularity.CHANNEL:
+                    break
+                criticals.append(following)
+                route.backlog.popleft()
+        route.programs += 1
+        route.awaiting = route.programs
+        self.busy.add(route.to)
+        self.informed.add(route.to)
+        blocks = (party.address,) if first.granularity is Granularity.CHANNEL else self._upstreams_of(route.to)
+        dependencies = self._take_dependencies(route)
+        self.close(route)
+        party.host.outgoing.append(
+            SyncProgram(
+                route.to,
+                route.home,
+                party.address,
+                party.worker,
+                route.programs,
+                first.granularity,
+                first.barrier,
+                blocks,
+                criticals[-1].final,
+                tuple(Critical(output.payload, output.created, output.deadline) for output in criticals),
+                dependencies,
+            )
+        )
+
+    def _upstreams_of(self, to: Address) -> tuple[Address, ...]:
+        return self.party.host.directory[to].upstreams
+
+    def _take_dependencies(self, route: Route) -> tuple[tuple[WorkerId, WorkerId, int], ...]:
+        """The last id on every channel from this actor to the target that was used since the last barrier to it."""
+        last = route.collected
+        route.collected = {}
+        for receiver, seq in route.sent.items():
+            if route.reported.get(receiver, 0) != seq:
+                last[self.party.worker, receiver] = seq
+        route.reported = dict(route.sent)
+        return tuple((sender, receiver, seq) for (sender, receiver), seq in sorted(last.items()))
+
+    def on_program_ack(self, ack: ProgramAck) -> bool:
+        """The target installed the cut; False for an acknowledgment that is not the awaited one."""
+        route = self.route(ack.sender)
+        if route.awaiting != ack.number:
+            return False
+        route.awaiting = 0
+        self.busy.discard(route.to)
+        self.pump(route)
+        return True
+
+    # --- ids of a lessee, reported to its lessor -----------------------------------------------------------------------
+
+    def take_sent(self) -> tuple[tuple[Address, WorkerId, int], ...]:
+        """The last ids on all channels that were used since the last report."""
+        report: list[tuple[Address, WorkerId, int]] = []
+        for route in self.routes.values():
+            for receiver, seq in route.sent.items():
+                if route.reported.get(receiver, 0) != seq:
+                    report.append((route.to, receiver, seq))
+            route.reported = dict(route.sent)
+        return tuple(sorted(report))
+
+    def collect(self, lessee: WorkerId, report: tuple[tuple[Address, WorkerId, int], ...]) -> None:
+        """Keep a lessee's last ids until a barrier goes to the actor that they concern."""
+        for to, receiver, seq in report:
+            collected = self.route(to).collected
+            collected[lessee, receiver] = max(seq, collected.get((lessee, receiver), 0))
+
+    # --- channels to lessees -------------------------------------------------------------------------------------------
+
+    def _ask(self, route: Route) -> None:
+        if route.asked:
+            return
+        route.number += 1
+        route.asked = frozenset(worker for worker, _ in route.waiting)
+        party = self.party
+        party.host.outgoing.append(
+            Registration(route.to, route.home, party.address, party.worker, route.number, tuple(sorted(route.asked)))
+        )
+
+    def on_grant(self, grant: Grant) -> bool:
+        """Open the granted channels; False for the answer to a question that no longer stands."""
+        route = self.route(grant.sender)
+        if grant.number != route.number or not route.asked:
+            return False
+        asked, route.asked = route.asked, frozenset()
+        route.open.update(grant.workers)
+        route.view = max(route.view, grant.view)
+        waiting, route.waiting = route.waiting, []
+        for worker, output in waiting:
+            if worker in route.open:
+                self._send(route, worker, route.view, output)
+            elif worker in asked or not self.party.may_register():
+                self._send(route, route.home, 0, output)
+            else:
+                route.waiting.append((worker, output))
+        if route.waiting:
+            self._ask(route)
+        return True
+
+    def close(self, route: Route) -> None:
+        """Stop sending to lessees, and make every answer that is still under way void."""
+        route.number += 1
+        route.asked = frozenset()
+        route.open.clear()
+        self.send_waiting_home(route)
+
+    def close_all(self) -> None:
+        for route in self.routes.values():
+            self.close(route)
+
+    def on_revoke(self, revoke: Revoke) -> None:
+        """The target's lessor takes its grants back: stop, and tell the last ids. Safe to do twice."""
+        route = self.route(revoke.sender)
+        self.close(route)
+        party = self.party
+        party.host.outgoing.append(
+            RevokeAck(
+                route.to,
+                route.home,
+                party.address,
+                party.worker,
+                revoke.number,
+                tuple(sorted((worker, seq) for worker, seq in route.sent.items() if worker != route.home)),
+            )
+        )

@@ -1,0 +1,168 @@
+"""A worker: the instances of many actors of many jobs, and the path of each message through the five hooks.
+
+The worker is a pure state machine. Its host hands it messages (``receive``), runs what it says is next (``next``, ``apply``,
+``finish``), and carries away what it wants sent (``outgoing``). The host may call ``apply`` on another thread: between
+``next`` and ``finish`` the kernel touches neither the states nor the context of the running instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dirigo.kernel.address import Address, WorkerId
+from dirigo.kernel.errors import ProtocolError
+from dirigo.kernel.function import Directory, FunctionSpec
+from dirigo.kernel.hooks import Hooks, Observer
+from dirigo.kernel.instance import Instance
+from dirigo.kernel.lessee import Lessee
+from dirigo.kernel.lessor import Lessor
+from dirigo.kernel.mailbox import MailboxState, Role
+from dirigo.kernel.message import CriticalOutput, CriticalRun, Data, Executable, Message
+from dirigo.kernel.party import Party
+from dirigo.kernel.source import Source
+
+
+class Worker:
+    """All parties at one worker, around one strategy."""
+
+    __slots__ = ("_requests", "directory", "id", "now", "observer", "outgoing", "parties", "running", "strategy")
+
+    def __init__(self, worker_id: WorkerId, directory: Directory, strategy: Hooks) -> None:
+        self.id = worker_id
+        self.directory = directory
+        self.strategy = strategy
+        self.parties: dict[Address, Party] = {}
+        self.outgoing: list[Message] = []  # the host takes these and clears the list
+        self.observer: Observer | None = None
+        self.now = 0.0  # set by the host before it calls
+        self.running: Executable | None = None
+        self._requests: list[Callable[[], None]] = []  # what the strategy asked for inside a hook
+
+    # --- for the host --------------------------------------------------------------------------------------------------
+
+    def receive(self, message: Message) -> None:
+        """A message has arrived, in any order and possibly more than once."""
+        party = self.parties.get(message.to) or self._activate(message.to)
+        if type(message) is Data:
+            party.accept(message)
+        else:
+            party.handle(message)
+        if self._requests:
+            self._do_requests()
+
+    def next(self) -> Executable | None:
+        """Choose the message to run; None if nothing can run now. What the protocol blocks meanwhile is held."""
+        if self.running is not None:
+            raise ProtocolError("one-at-a-time", f"w{self.id}", "it was asked for a message while one is running")
+        strategy = self.strategy
+        while True:
+            message = strategy.get_next_message(self)
+            if message is None:
+                return None
+            instance = self.parties[message.to]
+            assert isinstance(instance, Instance)
+            if instance.state is MailboxState.RUNNABLE or instance.may_run(message):
+                break
+            instance.held.append(message)  # type: ignore[arg-type]  # a critical message always may run
+        self.running = message
+        instance.begin(message)
+        strategy.pre_apply(self, message)
+        if self.observer is not None:
+            self.observer.started(self.id, message)
+        return message
+
+    def apply(self) -> None:
+        """Run user code on the message that ``next`` chose. The only method that may be called on another thread."""
+        message = self.running
+        assert message is not None
+        instance = self.parties[message.to]
+        assert isinstance(instance, Instance)
+        function = instance.function
+        if function is None:
+            function = instance.function = instance.spec.behaviour(instance.states)
+        if isinstance(message, CriticalRun):
+            function.on_critical(instance.context, message)
+        else:
+            function.on_message(instance.context, message.payload)
+
+    def finish(self, elapsed_s: float = 0.0) -> None:
+        """User code has returned: send its outputs and go on with the protocol."""
+        message = self.running
+        assert message is not None
+        instance = self.parties[message.to]
+        assert isinstance(instance, Instance)
+        self.running = None
+        if self.observer is not None:
+            self.observer.executed(self.id, message)
+        instance.executed(message)
+        self.strategy.post_apply(self, message, elapsed_s)
+        if self._requests:
+            self._do_requests()
+
+    def add_source(self, address: Address, downstreams: tuple[Address, ...]) -> Source:
+        source = Source(self, address, downstreams)
+        self.parties[address] = source
+        return source
+
+    def passivate(self, address: Address) -> bool:
+        """Drop the function object of an idle instance; its states stay, and the next message brings it back."""
+        party = self.parties.get(address)
+        if not isinstance(party, Instance) or party.function is None or party.running is not None or party.held:
+            return False
+        party.function = None
+        return True
+
+    def _activate(self, address: Address) -> Party:
+        spec = self.directory[address]
+        party = self.parties[address] = Lessor(self, spec) if spec.home == self.id else Lessee(self, spec)
+        return party
+
+    def _do_requests(self) -> None:
+        while self._requests:
+            self._requests.pop(0)()
+
+    # --- for the strategy ----------------------------------------------------------------------------------------------
+
+    def spec(self, address: Address) -> FunctionSpec:
+        return self.directory[address]
+
+    def instance(self, address: Address) -> Instance:
+        party = self.parties.get(address) or self._activate(address)
+        if not isinstance(party, Instance):
+            raise ProtocolError("addressed", party.name, "it is a source and has no mailbox")
+        return party
+
+    def lessor(self, address: Address) -> Lessor:
+        instance = self.instance(address)
+        if not isinstance(instance, Lessor):
+            raise ProtocolError("addressed", instance.name, f"it is a lessee; the lessor is at w{instance.spec.home}")
+        return instance
+
+    def role(self, address: Address) -> Role:
+        return self.instance(address).role
+
+    def mailbox_state(self, address: Address) -> MailboxState:
+        return self.instance(address).state
+
+    def may_forward(self, message: Executable, worker: WorkerId) -> bool:
+        return self.instance(message.to).may_forward(message, worker)
+
+    def may_run(self, message: Executable) -> bool:
+        return self.instance(message.to).may_run(message)
+
+    def lessees(self, address: Address) -> frozenset[WorkerId]:
+        return frozenset(self.lessor(address).leases.leased)
+
+    def open_channels(self, sender: Address, to: Address) -> frozenset[WorkerId]:
+        return frozenset(self.parties[sender].outbox.route(to).open)
+
+    def state_bytes(self, address: Address) -> int:
+        return self.instance(address).states.size_bytes()
+
+    def run_alone(self, address: Address, payload: Any) -> None:
+        lessor = self.lessor(address)
+        self._requests.append(lambda: lessor.intend((CriticalOutput(address, payload),)))
+
+    def scale_in(self, address: Address) -> None:
+        self._requests.append(self.lessor(address).scale_in)

@@ -1,0 +1,67 @@
+"""A strategy for testing: whatever the protocol allows may happen, and somebody else chooses.
+
+``choose(n)`` returns a number below n. With a random generator behind it this is chaos; with the explorer behind it, every
+choice is tried. Results must not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from dirigo.kernel import Address, CriticalOutput, Executable, Output, Role, SchedulingContext, WorkerId
+from dirigo.scheduling.strategy import Strategy
+
+Chooser = Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class Freedom:
+    """What may be chosen, per actor: the narrower, the smaller the world."""
+
+    forward: Mapping[Address, tuple[WorkerId, ...]] = field(default_factory=dict)  # to which lessees the lessor forwards
+    direct: Mapping[Address, tuple[WorkerId, ...]] = field(default_factory=dict)  # to which lessees upstreams send
+    hand_back: frozenset[Address] = frozenset()  # whose lessees may refuse
+    reorder: bool = True
+
+
+class Chaos(Strategy):
+    """Forwards, redirects, hands back and reorders as ``choose`` says."""
+
+    def __init__(self, choose: Chooser, freedom: Freedom) -> None:
+        self.choose = choose
+        self.freedom = freedom
+        self.kept: list[Executable] = []
+
+    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+        options = self._elsewhere(context, message)
+        if options:
+            choice = self.choose(len(options) + 1)
+            if choice:
+                return options[choice - 1]
+        self.kept.append(message)
+        return None
+
+    def _elsewhere(self, context: SchedulingContext, message: Executable) -> list[WorkerId]:
+        if message.critical:
+            return []
+        candidates: tuple[WorkerId, ...]
+        if context.role(message.to) is Role.LESSEE:
+            candidates = (context.spec(message.to).home,) if message.to in self.freedom.hand_back else ()
+        else:
+            candidates = self.freedom.forward.get(message.to, ())
+        return [worker for worker in candidates if context.may_forward(message, worker)]
+
+    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+        runnable = [index for index, message in enumerate(self.kept) if context.may_run(message)]
+        if not runnable:
+            return None
+        choice = self.choose(len(runnable)) if self.freedom.reorder and len(runnable) > 1 else 0
+        return self.kept.pop(runnable[choice])
+
+    def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
+        options = () if output.critical else self.freedom.direct.get(output.to, ())
+        if not options:
+            return None
+        choice = self.choose(len(options) + 1)
+        return options[choice - 1] if choice else None

@@ -1,0 +1,358 @@
+"""The invariants, checked on what happens and not on what the protocol believes.
+
+One ``Ledger`` per actor is a fold over events that concern the actor: what its upstreams *emitted* and in which order with
+respect to their critical messages, what was *executed* and where, which messages were sent. It knows nothing of cuts,
+rounds or leases, so a mistake there cannot make a check agree with it.
+
+An *epoch* of an edge is the number of critical messages emitted on it so far: a message of epoch e must run after the first e
+critical messages of its edge, and before the one that follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from dirigo.kernel import Address, WorkerId
+from dirigo.kernel.mailbox import Event, Role, Transition
+from dirigo.kernel.message import (
+    CriticalAck,
+    Data,
+    Lane,
+    Message,
+    ProgramAck,
+    SyncProgram,
+    SyncRequest,
+    SyncRequestAck,
+    Unsync,
+)
+
+Fact = tuple[Any, ...]  # (name of a Ledger method, arguments ...)
+
+
+class ViolationError(Exception):
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"{invariant}: {what}")
+        self.invariant = invariant
+        self.what = what
+
+    def __reduce__(self) -> tuple[type[ViolationError], tuple[str, str]]:
+        return ViolationError, (self.invariant, self.what)
+
+
+INVARIANTS: dict[str, str] = {
+    "dependency-before-critical": "all that an upstream emitted before a critical message runs before it",
+    "critical-before-pending": "all that an upstream emitted after a critical message runs after it",
+    "exactly-once": "each message runs once, and only if it was emitted",
+    "critical-log": "critical messages of an edge run once each, in the order they were emitted",
+    "sync-one-complete": "a SYNC_ONE runs once, with one critical message of every upstream that has not ended",
+    "lessor-alone": "in CRITICAL the lessor is alone: nothing else of the actor runs",
+    "consolidated-state": "at a critical message the lessor's state is the fold of all that ran, no more and no less",
+    "no-partial-left": "at a critical message no lessee holds a partial state, and none is running",
+    "replica-current": "what a lessee reads is the state of the last round, and its own updates since",
+    "ids-gapless": "ids on a channel are 1, 2, 3 ...",
+    "one-hop": "only lessors forward, only to their lessees, and what comes back runs at the lessor",
+    "ordered-at-home": "messages of an ordered function run at its lessor, in the order of each channel",
+    "acknowledged": "every program and every request is acknowledged once, programs before the sender's UNSYNC",
+    "no-deadlock": "when nothing can happen any more, every message ran and every queue is empty",
+    "leases-consistent": "at the end, whoever may be sent to or holds a partial state is known to the lessor",
+    "terminates": "a run ends",
+}
+
+
+class Edge:
+    """One upstream actor or source, as the ledger of the downstream actor sees it."""
+
+    __slots__ = ("due", "emitted", "ended", "executed", "waiting")
+
+    def __init__(self) -> None:
+        self.emitted = 0  # critical messages emitted
+        self.executed = 0  # critical messages executed
+        self.due: list[str] = []  # critical messages emitted and not executed, in order
+        self.waiting: dict[str, int] = {}  # payloads emitted and not executed, with their epochs
+        self.ended = False
+
+    def freeze(self) -> Hashable:
+        return (self.emitted, self.executed, tuple(self.due), tuple(sorted(self.waiting.items())), self.ended)
+
+
+class Ledger:
+    """What happened to one actor."""
+
+    __slots__ = (
+        "actor",
+        "base",
+        "before",
+        "coverage",
+        "critical",
+        "edges",
+        "executed_counts",
+        "home",
+        "ordered",
+        "outstanding",
+        "owed",
+        "promised",
+        "running",
+        "seqs",
+    )
+
+    def __init__(self, actor: Address, home: WorkerId, upstreams: tuple[Address, ...], ordered: bool = False) -> None:
+        self.actor = actor
+        self.home = home
+        self.ordered = ordered
+        self.edges = {upstream: Edge() for upstream in upstreams}
+        self.executed_counts: dict[str, int] = {}
+        self.critical = False
+        self.running: set[WorkerId] = set()
+        self.promised: set[tuple[Address, str]] = set()  # outputs withheld for a barrier, not emitted yet
+        self.before: set[tuple[Address, str, str]] = set()  # (upstream, a, b): a must run before b
+        self.base: dict[str, int] = {}  # the state as of the last round
+        self.owed: set[tuple[Any, ...]] = set()  # acknowledgments that this actor's instances have to send
+        self.outstanding: set[tuple[Address, int]] = set()  # programs of this actor that are not acknowledged
+        self.seqs: dict[tuple[Any, ...], int] = {}
+        self.coverage: set[tuple[str, int]] = set()  # (kind of channel, epoch) of what was sent; not part of the state
+
+    def freeze(self) -> Hashable:
+        return (
+            tuple(edge.freeze() for edge in self.edges.values()),
+            tuple(sorted(self.executed_counts.items())),
+            self.critical,
+            tuple(sorted(self.running)),
+            tuple(sorted(self.promised)),
+            tuple(sorted(self.before)),
+            tuple(sorted(self.base.items())),
+            tuple(sorted(self.owed)),
+            tuple(sorted(self.outstanding)),
+            tuple(sorted(self.seqs.items())),
+        )
+
+    def note(self, fact: Fact) -> None:
+        """Take a fact in; raises ViolationError if it should not have happened."""
+        getattr(self, fact[0])(*fact[1:])
+
+    # --- outputs towards this actor ------------------------------------------------------------------------------------
+
+    def withheld(self, sender: Address, outputs: tuple[tuple[str, bool], ...]) -> None:
+        """One execution produced these for this actor, in this order, to be emitted from a barrier on."""
+        for index, (payload, critical) in enumerate(outputs):
+            self.promised.add((sender, payload))
+            for earlier, earlier_critical in outputs[:index]:
+                if critical or earlier_critical:
+                    self.before.add((sender, earlier, payload))
+
+    def emitted(self, sender: Address, payload: str, critical: bool) -> None:
+        edge = self.edges[sender]
+        self.promised.discard((sender, payload))
+        if critical:
+            edge.emitted += 1
+            edge.due.append(payload)
+        elif payload in edge.waiting:
+            self._fail("exactly-once", f"{payload} of {sender} was emitted twice")
+        else:
+            edge.waiting[payload] = edge.emitted
+
+    def sent(self, channel: tuple[Any, ...], seq: int, kind: str, sender: Address, payload: str) -> None:
+        if seq != self.seqs.get(channel, 0) + 1:
+            self._fail("ids-gapless", f"id {seq} follows {self.seqs.get(channel, 0)} on {kind} {channel}")
+        self.seqs[channel] = seq
+        epoch = self.edges[sender].waiting.get(payload)
+        if epoch is not None:
+            self.coverage.add((kind, epoch))
+
+    # --- executions ----------------------------------------------------------------------------------------------------
+
+    def started(self, worker: WorkerId, critical: bool) -> None:
+        if self.critical and not (critical and worker == self.home):
+            self._fail("lessor-alone", f"a message starts at w{worker} while the lessor is CRITICAL")
+        if critical and self.running:
+            self._fail("lessor-alone", f"a critical message starts while w{sorted(self.running)} run")
+        self.running.add(worker)
+
+    def executed(
+        self,
+        worker: WorkerId,
+        sender: Address,
+        origin: WorkerId,
+        payload: str,
+        lane: Lane,
+        seq: int,
+        own: tuple[tuple[str, int], ...],
+        readable: tuple[tuple[str, int], ...] | None,
+    ) -> None:
+        self._check_place(worker, sender, origin, payload, lane, seq)
+        edge = self.edges[sender]
+        epoch = edge.waiting.pop(payload, None)
+        if epoch is None:
+            self._fail("exactly-once", f"{payload} of {sender} ran at w{worker}, but was not waiting to run")
+        if epoch > edge.executed:
+            self._fail(
+                "critical-before-pending",
+                f"{payload} of {sender} follows critical message {epoch}, but ran at w{worker} after {edge.executed}",
+            )
+        for upstream, earlier, later in list(self.before):
+            if upstream == sender and later == payload:
+                self._check_earlier(edge, sender, earlier, payload)
+        self.executed_counts[payload] = self.executed_counts.get(payload, 0) + 1
+        if readable is not None and worker != self.home:
+            self._check_replica(worker, dict(own), dict(readable))
+        self.running.discard(worker)
+
+    def _check_place(
+        self, worker: WorkerId, sender: Address, origin: WorkerId, payload: str, lane: Lane, seq: int
+    ) -> None:
+        if (worker == self.home) != (lane is Lane.RETURN) and lane is not Lane.INPUT:
+            self._fail("one-hop", f"{payload} of {sender} on lane {lane.name} ran at w{worker}")
+        if self.ordered:
+            if worker != self.home:
+                self._fail("ordered-at-home", f"{payload} of {sender} ran at w{worker}")
+            last = self.seqs.get(("ran", sender, origin), 0)
+            if seq != last + 1:
+                self._fail("ordered-at-home", f"{payload} of {sender} with id {seq} ran after id {last}")
+            self.seqs["ran", sender, origin] = seq
+
+    def _check_earlier(self, edge: Edge, sender: Address, earlier: str, later: str) -> None:
+        if earlier in edge.waiting or earlier in edge.due or (sender, earlier) in self.promised:
+            kind = "critical-before-pending" if earlier in edge.due else "dependency-before-critical"
+            self._fail(kind, f"{later} of {sender} ran before {earlier}, which its execution emitted first")
+
+    def _check_replica(self, worker: WorkerId, own: Mapping[str, int], readable: Mapping[str, int]) -> None:
+        base = {payload: count - own.get(payload, 0) for payload, count in readable.items()}
+        base = {payload: count for payload, count in base.items() if count}
+        if base != self.base:
+            self._fail("replica-current", f"w{worker} reads {base}, but the last round left {self.base}")
+
+    def executed_critical(
+        self,
+        worker: WorkerId,
+        parts: tuple[tuple[Address, str], ...],
+        one: bool,
+        final: bool,
+        contents: tuple[tuple[str, int], ...],
+    ) -> None:
+        if worker != self.home or not self.critical:
+            self._fail("lessor-alone", f"a critical message ran at w{worker}, not at a lessor in CRITICAL")
+        self._check_contents(dict(contents))
+        self.base = dict(contents)
+        self.running.discard(worker)
+        if parts[0][0] == self.actor:
+            return
+        if one:
+            self._check_complete(parts)
+        for sender, payload in parts:
+            self._check_critical(sender, payload)
+        for sender, _ in parts:
+            edge = self.edges[sender]
+            edge.executed += 1
+            edge.due.pop(0)
+            edge.ended = edge.ended or final
+
+    def _check_contents(self, contents: Mapping[str, int]) -> None:
+        if contents != self.executed_counts:
+            missing = {p: n - contents.get(p, 0) for p, n in self.executed_counts.items() if n != contents.get(p, 0)}
+            extra = {p: n for p, n in contents.items() if p not in self.executed_counts}
+            self._fail("consolidated-state", f"the state lacks {missing} and has {extra} too many")
+
+    def _check_complete(self, parts: tuple[tuple[Address, str], ...]) -> None:
+        senders = sorted(sender for sender, _ in parts)
+        expected = sorted(upstream for upstream, edge in self.edges.items() if not edge.ended)
+        if senders != expected or len({payload for _, payload in parts}) != 1:
+            self._fail("sync-one-complete", f"{parts} ran, but the upstreams that have not ended are {expected}")
+
+    def _check_critical(self, sender: Address, payload: str) -> None:
+        edge = self.edges[sender]
+        if not edge.due or edge.due[0] != payload:
+            self._fail("critical-log", f"{payload} of {sender} ran, but {edge.due[:1] or 'nothing'} was due")
+        late = sorted(waiting for waiting, epoch in edge.waiting.items() if epoch <= edge.executed)
+        if late:
+            self._fail("dependency-before-critical", f"{payload} of {sender} ran before {late}, emitted earlier")
+        for upstream, earlier, later in list(self.before):
+            if upstream == sender and later == payload:
+                self._check_earlier(edge, sender, earlier, payload)
+
+    def moved(self, worker: WorkerId, row: Transition) -> None:
+        if row.role is Role.LESSEE:
+            return
+        if row.event is Event.CONSOLIDATED:
+            self.critical = True
+            if self.running:
+                self._fail("lessor-alone", f"the lessor becomes CRITICAL while w{sorted(self.running)} run")
+        elif row.event is Event.ROUND_ENDS:
+            self.critical = False
+
+    # --- acknowledgments -----------------------------------------------------------------------------------------------
+
+    def owes(self, *what: Any) -> None:
+        self.owed.add(what)
+
+    def pays(self, *what: Any) -> None:
+        if what not in self.owed:
+            self._fail("acknowledged", f"{what} was sent twice, or without cause")
+        self.owed.discard(what)
+
+    def program_sent(self, to: Address, number: int) -> None:
+        if any(target == to for target, _ in self.outstanding):
+            self._fail("acknowledged", f"a second program went to {to} before the first was acknowledged")
+        self.outstanding.add((to, number))
+
+    def program_acknowledged(self, to: Address, number: int) -> None:
+        self.outstanding.discard((to, number))
+
+    def unsynced(self) -> None:
+        if self.outstanding:
+            self._fail("acknowledged", f"UNSYNC left before {sorted(self.outstanding)} were acknowledged")
+
+    # --- the end -------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Nothing can happen any more: everything must have happened."""
+        for upstream, edge in self.edges.items():
+            if edge.waiting or edge.due:
+                self._fail("no-deadlock", f"{sorted(edge.waiting) + edge.due} of {upstream} never ran")
+        if self.promised:
+            self._fail("exactly-once", f"{sorted(self.promised)} were withheld and never emitted")
+        if self.owed or self.outstanding:
+            self._fail("acknowledged", f"{sorted(self.owed, key=repr) or sorted(self.outstanding)} are still owed")
+
+    def _fail(self, invariant: str, what: str) -> None:
+        raise ViolationError(invariant, f"at {self.actor}: {what}")
+
+
+def control_facts(message: Message) -> list[tuple[Address, Fact]]:
+    """What a control message that was just sent means for the ledgers of the actors it concerns."""
+    if isinstance(message, SyncProgram):
+        return [
+            (message.to, ("owes", "SP_ACK", message.sender, message.number)),
+            (message.to, ("owes", "CM_ACK", message.sender, message.number)),
+            (message.sender, ("program_sent", message.to, message.number)),
+        ]
+    if isinstance(message, ProgramAck):
+        return [
+            (message.sender, ("pays", "SP_ACK", message.to, message.number)),
+            (message.to, ("program_acknowledged", message.sender, message.number)),
+        ]
+    if isinstance(message, CriticalAck):
+        return [(message.sender, ("pays", "CM_ACK", message.to, message.number))]
+    if isinstance(message, SyncRequest):
+        return [(message.to, ("owes", "receipt", message.worker, message.round))]
+    if isinstance(message, SyncRequestAck):
+        return [(message.to, ("pays", "receipt", message.origin, message.round))]
+    if isinstance(message, Unsync):
+        return [(message.to, ("unsynced",))]
+    return []
+
+
+def data_fact(message: Data, homes: Mapping[Address, WorkerId], actors: Mapping[Address, Any]) -> Fact:
+    """What a data message that was just sent means for the ledger of its target."""
+    if message.lane is Lane.INPUT:
+        if message.sender not in actors:
+            kind = "source"
+        else:
+            kind = "lessor" if message.origin == homes[message.sender] else "lessee"
+        kind += " to " + ("lessor" if message.worker == homes[message.to] else "lessee")
+        channel: tuple[Any, ...] = ("input", message.sender, message.origin, message.worker)
+    else:
+        kind = message.lane.name.lower()
+        channel = (kind, message.origin, message.worker)
+    return ("sent", channel, message.seq, kind, message.sender, message.payload)

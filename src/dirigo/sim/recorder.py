@@ -1,0 +1,81 @@
+"""An observer that turns what a worker does into facts for the ledgers of the actors concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dirigo.kernel import Address, CriticalOutput, CriticalRun, Data, Executable, Granularity, Output, Worker, WorkerId
+from dirigo.kernel.mailbox import Transition
+from dirigo.kernel.message import Message
+from dirigo.sim.checker import Fact, Ledger, control_facts, data_fact
+from dirigo.sim.world import World, readable, seen
+
+
+class Recorder:
+    """Collects (actor, fact) pairs; whoever drives the worker takes them after each call."""
+
+    def __init__(self, world: World, facts: list[tuple[Address, Fact]]) -> None:
+        self.homes = world.homes
+        self.actors = {actor.name: actor for actor in world.actors}
+        self.facts = facts
+        self.rows: set[Any] = set()  # rows of the mailbox tables that fired
+        self.workers: dict[WorkerId, Worker] = {}
+
+    def emitted(self, sender: Address, worker: WorkerId, output: Output | CriticalOutput) -> None:
+        self.facts.append((output.to, ("emitted", sender, output.payload, output.critical)))
+
+    def withheld(self, sender: Address, worker: WorkerId, outputs: tuple[Output | CriticalOutput, ...]) -> None:
+        for to in dict.fromkeys(output.to for output in outputs if output.to != sender):
+            concerned = tuple((output.payload, output.critical) for output in outputs if output.to == to)
+            self.facts.append((to, ("withheld", sender, concerned)))
+
+    def started(self, worker: WorkerId, message: Executable) -> None:
+        self.facts.append((message.to, ("started", worker, message.critical)))
+
+    def executed(self, worker: WorkerId, message: Executable) -> None:
+        states = self.workers[worker].instance(message.to).states
+        own = tuple(sorted(seen(states).items()))
+        if isinstance(message, CriticalRun):
+            parts = tuple((sender, payload) for sender, _, payload in message.parts)
+            one = message.granularity is Granularity.ONE
+            fact: Fact = ("executed_critical", worker, parts, one, message.final, own)
+        else:
+            base = tuple(sorted(readable(states).items())) if self.actors[message.to].replicated else None
+            fact = (
+                "executed",
+                worker,
+                message.sender,
+                message.origin,
+                message.payload,
+                message.lane,
+                message.seq,
+                own,
+                base,
+            )
+        self.facts.append((message.to, fact))
+
+    def moved(self, address: Address, worker: WorkerId, row: Any) -> None:
+        self.rows.add(row)
+        if isinstance(row, Transition):
+            self.facts.append((address, ("moved", worker, row)))
+
+    def sent(self, messages: Iterable[Message]) -> None:
+        """Note what the worker wants sent; called by whoever takes its outgoing messages."""
+        for message in messages:
+            if isinstance(message, Data):
+                self.facts.append((message.to, data_fact(message, self.homes, self.actors)))
+            else:
+                self.facts.extend(fact for fact in control_facts(message) if fact[0] in self.actors)
+
+
+def ledgers_of(world: World) -> dict[Address, Ledger]:
+    return {
+        actor.name: Ledger(actor.name, world.homes[actor.name], world.upstreams(actor.name), actor.ordered)
+        for actor in world.actors
+    }
+
+
+def total_criticals(ledgers: Mapping[Address, Ledger]) -> dict[tuple[Address, Address], int]:
+    """How many critical messages were emitted on each edge."""
+    return {(sender, name): edge.emitted for name, ledger in ledgers.items() for sender, edge in ledger.edges.items()}

@@ -1,0 +1,216 @@
+"""A small world for the explorer and for random runs: actors, where their instances may be, and what the sources send.
+
+Every instance has a worker of its own. That is more disorderly than any real placement (no two instances share a thread),
+so what holds here holds for instances that share workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dirigo.kernel import (
+    Address,
+    Context,
+    CriticalOutput,
+    CriticalRun,
+    Directory,
+    FunctionSpec,
+    Granularity,
+    Output,
+    States,
+    WorkerId,
+)
+from dirigo.scheduling import Freedom
+from dirigo.state import MapState, StateSet, add
+
+Step = tuple[Output | CriticalOutput, ...]  # what a source emits in one go
+
+
+@dataclass(frozen=True)
+class Actor:
+    """One actor of a world, with what its function does."""
+
+    name: Address
+    downstreams: tuple[Address, ...] = ()
+    lessees: int = 0  # how many other workers may run it
+    forwards: bool = True  # the lessor may forward to them
+    direct: bool = False  # upstream instances may send to them
+    hands_back: bool = False  # they may refuse a message
+    ordered: bool = False
+    replicated: bool = False
+    lessees_max: int = 64
+    propagates: tuple[Address, ...] | None = None  # where its critical messages go on to; None: to all downstreams
+    results: bool = False  # a critical message also produces regular messages before and after the next one
+    born_on: frozenset[str] = frozenset()  # payloads on which it emits a critical message of its own
+    alone_on: frozenset[str] = frozenset()  # payloads on which it asks to run alone
+
+
+@dataclass(frozen=True)
+class World:
+    """Actors and sources, and the freedom that strategy, network and host have in it."""
+
+    name: str
+    about: str
+    actors: tuple[Actor, ...]
+    scripts: Mapping[Address, tuple[Step, ...]]
+    scale_ins: tuple[Address, ...] = ()  # barriers that a strategy may start at any time, each once
+    injections: tuple[Address, ...] = ()  # critical messages that a strategy may inject at any time, each once
+    duplicates: int = 0  # how many control messages may be delivered twice
+    split: bool = False  # executions take time: other messages arrive between start and end
+    homes: dict[Address, WorkerId] = field(init=False)
+    lessees: dict[Address, tuple[WorkerId, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        homes: dict[Address, WorkerId] = {}
+        lessees: dict[Address, tuple[WorkerId, ...]] = {}
+        following = 0
+        for source in self.scripts:
+            homes[source] = following
+            following += 1
+        for actor in self.actors:
+            homes[actor.name] = following
+            lessees[actor.name] = tuple(range(following + 1, following + 1 + actor.lessees))
+            following += 1 + actor.lessees
+        object.__setattr__(self, "homes", homes)
+        object.__setattr__(self, "lessees", lessees)
+
+    @property
+    def workers(self) -> int:
+        return len(self.scripts) + sum(1 + actor.lessees for actor in self.actors)
+
+    def upstreams(self, name: Address) -> tuple[Address, ...]:
+        """The actors and sources that send to an actor."""
+        sources = [source for source in self.scripts if name in self.targets(source)]
+        return tuple(sorted(sources + [actor.name for actor in self.actors if name in actor.downstreams]))
+
+    def targets(self, source: Address) -> tuple[Address, ...]:
+        """The actors that a source sends to."""
+        return tuple(sorted({output.to for step in self.scripts[source] for output in step}))
+
+    def directory(self) -> Directory:
+        directory = Directory()
+        directory.add_job(
+            FunctionSpec(
+                actor.name,
+                self.homes[actor.name],
+                Relay.of(actor),
+                StatesOf(actor.replicated),
+                self.upstreams(actor.name),
+                actor.downstreams,
+                actor.ordered,
+                actor.lessees_max,
+            )
+            for actor in self.actors
+        )
+        return directory
+
+    def freedom(self) -> Freedom:
+        return Freedom(
+            forward={actor.name: self.lessees[actor.name] for actor in self.actors if actor.forwards},
+            direct={actor.name: self.lessees[actor.name] for actor in self.actors if actor.direct},
+            hand_back=frozenset(actor.name for actor in self.actors if actor.hands_back),
+        )
+
+
+@dataclass(frozen=True)
+class StatesOf:
+    """Counts of the payloads that an instance has seen: any loss, double count or wrong merge shows."""
+
+    replicated: bool
+
+    def __call__(self) -> StateSet:
+        return StateSet({"seen": MapState(str, int, combine=add, default=0, replicated=self.replicated)})
+
+
+def seen(states: States) -> dict[str, int]:
+    """The payloads that an instance has counted, without a replica's base."""
+    assert isinstance(states, StateSet)
+    return dict(states.cell("seen").items())
+
+
+def readable(states: States) -> dict[str, int]:
+    """The payloads that an instance can read: its own and its replica's."""
+    assert isinstance(states, StateSet)
+    return dict(states.cell("seen").read())
+
+
+class Relay:
+    """The function of every actor in a world: it counts what it sees and passes everything on."""
+
+    def __init__(self, actor: Actor, states: States) -> None:
+        self._actor = actor
+        assert isinstance(states, StateSet)
+        self._seen = states.cell("seen")
+
+    @staticmethod
+    def of(actor: Actor) -> RelayFactory:
+        return RelayFactory(actor)
+
+    def on_message(self, context: Context, payload: str) -> None:
+        actor = self._actor
+        self._seen.add(payload, 1)
+        if payload in actor.alone_on:
+            context.run_alone(f"{payload}.alone")
+        for to in actor.downstreams:
+            if payload in actor.born_on:
+                context.emit(to, f"{payload}.before")
+                context.emit_critical(to, f"{payload}!")
+                context.emit(to, f"{payload}.after")
+            else:
+                context.emit(to, payload)
+
+    def on_critical(self, context: Context, critical: CriticalRun) -> None:
+        actor = self._actor
+        sender, _, payload = critical.parts[0]
+        if sender == actor.name:
+            return
+        name = payload if critical.granularity is Granularity.ONE else f"{payload}^{sender}"
+        for to in actor.downstreams if actor.propagates is None else actor.propagates:
+            if actor.results:
+                context.emit(to, f"{name}.result")
+            context.emit_critical(
+                to, name, granularity=critical.granularity, barrier=critical.barrier, final=critical.final
+            )
+            if actor.results:
+                context.emit(to, f"{name}.late")
+
+
+@dataclass(frozen=True)
+class RelayFactory:
+    actor: Actor
+
+    def __call__(self, states: States) -> Relay:
+        return Relay(self.actor, states)
+
+
+# --- writing scripts -----------------------------------------------------------------------------------------------------
+
+
+def data(to: Address, payload: str) -> Step:
+    return (Output(to, payload),)
+
+
+def barrier(to: Address, payload: str, *, final: bool = False) -> Step:
+    """A SYNC_CHANNEL critical message."""
+    return (CriticalOutput(to, payload, final=final),)
+
+
+def sync_one(to: Address, number: int) -> Step:
+    """A SYNC_ONE critical message of the barrier with this number."""
+    return (CriticalOutput(to, f"one{number}", Granularity.ONE, number),)
+
+
+def script(to: Address, text: str) -> tuple[Step, ...]:
+    """A script in short: words are payloads, ``|w`` a SYNC_CHANNEL, ``#1`` a SYNC_ONE, ``.`` the final SYNC_CHANNEL."""
+    steps: list[Step] = []
+    for word in text.split():
+        if word.startswith("|"):
+            steps.append(barrier(to, word[1:]))
+        elif word.startswith("#"):
+            steps.append(sync_one(to, int(word[1:])))
+        elif word == ".":
+            steps.append(barrier(to, "end", final=True))
+        else:
+            steps.append(data(to, word))
+    return tuple(steps)

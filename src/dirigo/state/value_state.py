@@ -1,0 +1,99 @@
+"""Owns the state that is one value: its declaration and its cell.  Must not know other states or other instances."""
+
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, Self, TypeVar, cast, overload
+
+from dirigo.state.copying import private_copy
+from dirigo.state.declaration import Declaration
+from dirigo.state.equality import equal
+from dirigo.state.freezing import freeze_value
+from dirigo.state.holding import Holding
+from dirigo.state.laws import check_default, check_identity
+from dirigo.state.missing import MISSING
+
+T = TypeVar("T")
+
+
+class ValueState(Declaration, Generic[T]):
+    """One value per instance; the whole is the combination of all of them.
+
+    `default` is the identity of `combine` and the value every instance starts from.  `combine` may change and return
+    its first argument; it gets copies wherever that would be seen elsewhere.
+    """
+
+    change_example = "set(...)"
+
+    def __init__(self, type_: type[T], *, default: T, combine: Callable[[T, T], T], replicated: bool = False) -> None:
+        check_default("ValueState", combine, default)
+        self.type_ = type_
+        self.default = private_copy(default)
+        self.combine = combine
+        self.replicated = replicated
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> "ValueCell[T]": ...
+
+    def __get__(self, instance: object | None, owner: type) -> "Self | ValueCell[T]":
+        return self if instance is None else cast("ValueCell[T]", self._cell_of(instance))
+
+    def identity(self) -> T:
+        return private_copy(self.default)
+
+    def is_identity(self, value: Any) -> bool:
+        # Compared, not flagged on set(): a mutable value may be changed in place through get().
+        return equal(value, self.default)
+
+    def check(self, holding: Holding, incoming: Any) -> None:
+        if holding.spend_law_checks(1):
+            check_identity(holding.name, self.combine, self.default, incoming)
+
+    def merge(self, holding: Holding, incoming: Any) -> None:
+        holding.own = self.combine(holding.own, private_copy(incoming))
+
+    def copy(self, value: Any) -> Any:
+        return private_copy(value)
+
+    def freeze(self, value: Any) -> Hashable:
+        return freeze_value(value)
+
+    def new_cell(self, holding: Holding) -> "ValueCell[T]":
+        return ValueCell(self, holding)
+
+
+class ValueCell(Generic[T]):
+    """The value as one instance sees it."""
+
+    __slots__ = ("_declaration", "_holding")
+
+    def __init__(self, declaration: ValueState[T], holding: Holding) -> None:
+        self._declaration = declaration
+        self._holding = holding
+
+    def get(self) -> T:
+        """The partial value of this instance alone; do not keep a mutable one beyond the current message."""
+        return cast(T, self._holding.own)
+
+    def set(self, value: T) -> None:
+        """Replace the partial value of this instance (what other instances hold stays); `value` is handed over."""
+        self._holding.own = value
+
+    def add(self, value: T) -> None:
+        """Combine `value` into the partial value of this instance; `value` is handed over."""
+        holding = self._holding
+        holding.own = self._declaration.combine(holding.own, value)
+        # The result is checked, not the argument: max with default 0 is sound although it does not keep -5.
+        if holding.law_checks_left:
+            self._declaration.check(holding, holding.own)
+
+    def read(self) -> T:
+        """A copy of the best known whole: the replicated base, if there is one, combined with the partial value."""
+        own = private_copy(self._holding.own)
+        if self._holding.base is MISSING:
+            return cast(T, own)
+        return self._declaration.combine(private_copy(self._holding.base), own)
+
+    def __repr__(self) -> str:
+        return f"ValueCell({self._holding.name!r}, {self._holding.own!r})"
