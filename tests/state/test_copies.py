@@ -247,13 +247,13 @@ class TestSize:
         states = new_set()
         states.merge(Partial({name: value}))
         encoded = len(states.encode(states.clone().take()))
-        assert encoded / 3 <= states.size_bytes() <= encoded * 3
+        assert encoded / 2 <= states.size_bytes() <= encoded * 2
 
     def test_it_grows_with_the_contents_also_when_changed_in_place(self) -> None:
         states = StateSet({"seen": ValueState(set[int], default=set(), combine=lambda left, right: left | right)})
         states.cell("seen").add({1})
         before = states.size_bytes()
-        states.cell("seen").get().update(range(100))
+        states.cell("seen").get().update(range(1000))
         assert states.size_bytes() > 10 * before
 
     def test_its_cost_does_not_grow_with_the_contents(self) -> None:

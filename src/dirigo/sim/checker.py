@@ -74,6 +74,12 @@ class Edge:
         self.waiting: dict[str, int] = {}  # payloads emitted and not executed, with their epochs
         self.ended = False
 
+    def copy(self) -> Edge:
+        twin = Edge()
+        twin.emitted, twin.executed, twin.ended = self.emitted, self.executed, self.ended
+        twin.due, twin.waiting = self.due.copy(), self.waiting.copy()
+        return twin
+
     def freeze(self) -> Hashable:
         return (self.emitted, self.executed, tuple(self.due), tuple(sorted(self.waiting.items())), self.ended)
 
@@ -127,6 +133,15 @@ class Ledger:
             tuple(sorted(self.outstanding)),
             tuple(sorted(self.seqs.items())),
         )
+
+    def copy(self) -> Ledger:
+        twin = Ledger(self.actor, self.home, (), self.ordered)
+        for name, edge in self.edges.items():
+            twin.edges[name] = edge.copy()
+        twin.critical = self.critical
+        for name in ("executed_counts", "running", "promised", "before", "base", "owed", "outstanding", "seqs"):
+            setattr(twin, name, getattr(self, name).copy())
+        return twin
 
     def note(self, fact: Fact) -> None:
         """Take a fact in; raises ViolationError if it should not have happened."""

@@ -6,26 +6,20 @@ An interval includes its beginning and excludes its end, so at its end things mo
 from __future__ import annotations
 
 
-class Intervals:
-    """A set of intervals, which may overlap. False while there is none, so that a hot path pays one test."""
+class Intervals(list[tuple[float, float]]):
+    """Intervals (from, to) by their beginnings; they may overlap. A list, so that testing for none costs next to nothing."""
 
-    __slots__ = ("_intervals",)
-
-    def __init__(self) -> None:
-        self._intervals: list[tuple[float, float]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._intervals)
+    __slots__ = ()
 
     def add(self, from_t: float, to_t: float) -> None:
         if not from_t < to_t:
             raise ValueError(f"an interval must end after it begins, but this one goes from {from_t} to {to_t}")
-        self._intervals.append((from_t, to_t))
-        self._intervals.sort()  # by beginning, which makes one pass enough below
+        self.append((from_t, to_t))
+        self.sort()  # by beginning, which makes one pass enough below
 
     def open_at(self, t: float) -> float:
         """The first moment from ``t`` on that is in no interval."""
-        for begin, end in self._intervals:
+        for begin, end in self:
             if begin <= t < end:
                 t = end
         return t
@@ -33,7 +27,7 @@ class Intervals:
     def end_of_work(self, t: float, seconds: float) -> float:
         """When work of this length is done that begins at ``t`` and rests during every interval."""
         t = self.open_at(t)
-        for begin, end in self._intervals:
+        for begin, end in self:
             if t <= begin and begin < t + seconds:
                 seconds -= begin - t
                 t = end

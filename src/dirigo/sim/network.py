@@ -72,30 +72,41 @@ class Network:
         self._delay = _as_delay(delay)
         self._local = _as_delay(local)
         self._links = {name: _as_delay(each) for name, each in (links or {}).items()}
-        self._clogs: dict[LinkName, Intervals] = {}
+        self._clogs: list[tuple[LinkName | WorkerId, float, float]] = []
+        self._clogs_of: dict[LinkName, Intervals] = {}
 
-    def clog(self, where: LinkName | WorkerId, from_t: float, to_t: float, workers: range | None = None) -> None:
+    def clog(self, where: LinkName | WorkerId, from_t: float, to_t: float) -> None:
         """Let nothing out of a link, or out of any link from and to a worker, in an interval; what comes due then waits.
 
-        A worker's link to itself is never clogged. It concerns what is sent after this call.
+        A worker's link to itself is clogged only by name. A clog concerns what is sent after this call.
         """
-        if isinstance(where, tuple):
-            self._clogs_of(where).add(from_t, to_t)
-            return
-        for other in workers or range(_WORKERS_MAX):
-            if other != where:
-                self._clogs_of((where, other)).add(from_t, to_t)
-                self._clogs_of((other, where)).add(from_t, to_t)
+        Intervals().add(from_t, to_t)  # refuses what is no interval, even if there is no such link yet
+        self._clogs.append((where, from_t, to_t))
+        for name, intervals in self._clogs_of.items():
+            if _concerns(where, name):
+                intervals.add(from_t, to_t)
 
-    def _clogs_of(self, name: LinkName) -> Intervals:
-        return self._clogs.setdefault(name, Intervals())
+    def _intervals(self, name: LinkName) -> Intervals:
+        intervals = self._clogs_of.get(name)
+        if intervals is None:
+            intervals = self._clogs_of[name] = Intervals()
+            for where, from_t, to_t in self._clogs:
+                if _concerns(where, name):
+                    intervals.add(from_t, to_t)
+        return intervals
 
     def link(self, origin: WorkerId, destination: WorkerId, rng: Random) -> Link:
         """A fresh link for one run."""
         name = (origin, destination)
         delay = self._links.get(name, self._local if origin == destination else self._delay)
-        return Link(delay, self.order, self._clogs_of(name), rng)
+        return Link(delay, self.order, self._intervals(name), rng)
 
 
 def _as_delay(delay: Delay | float) -> Delay:
     return delay if callable(delay) else constant(delay)
+
+
+def _concerns(where: LinkName | WorkerId, name: LinkName) -> bool:
+    if isinstance(where, tuple):
+        return where == name
+    return where in name and name[0] != name[1]

@@ -34,8 +34,8 @@ class Actor:
     name: Address
     downstreams: tuple[Address, ...] = ()
     lessees: int = 0  # how many other workers may run it
-    forwards: bool = True  # the lessor may forward to them
-    direct: bool = False  # upstream instances may send to them
+    forwards: tuple[int, ...] | None = None  # to which of them the lessor may forward; None: to all
+    direct: tuple[int, ...] = ()  # to which of them upstream instances may send
     hands_back: bool = False  # they may refuse a message
     ordered: bool = False
     replicated: bool = False
@@ -105,10 +105,14 @@ class World:
         )
         return directory
 
+    def _some_lessees(self, actor: Actor, which: tuple[int, ...] | None) -> tuple[WorkerId, ...]:
+        lessees = self.lessees[actor.name]
+        return lessees if which is None else tuple(lessees[index] for index in which)
+
     def freedom(self) -> Freedom:
         return Freedom(
-            forward={actor.name: self.lessees[actor.name] for actor in self.actors if actor.forwards},
-            direct={actor.name: self.lessees[actor.name] for actor in self.actors if actor.direct},
+            forward={actor.name: self._some_lessees(actor, actor.forwards) for actor in self.actors},
+            direct={actor.name: self._some_lessees(actor, actor.direct) for actor in self.actors},
             hand_back=frozenset(actor.name for actor in self.actors if actor.hands_back),
         )
 
@@ -150,8 +154,6 @@ class Relay:
     def on_message(self, context: Context, payload: str) -> None:
         actor = self._actor
         self._seen.add(payload, 1)
-        if payload in actor.alone_on:
-            context.run_alone(f"{payload}.alone")
         for to in actor.downstreams:
             if payload in actor.born_on:
                 context.emit(to, f"{payload}.before")
@@ -159,6 +161,8 @@ class Relay:
                 context.emit(to, f"{payload}.after")
             else:
                 context.emit(to, payload)
+        if payload in actor.alone_on:
+            context.run_alone(f"{payload}.alone")
 
     def on_critical(self, context: Context, critical: CriticalRun) -> None:
         actor = self._actor

@@ -12,7 +12,8 @@ from typing import Any
 
 SAMPLED_ITEMS = 8
 DEEPEST_LEVEL = 3
-NUMBER_BYTES = 9
+FLOAT_BYTES = 9
+TEXT_HEADER_BYTES = 2
 HEADER_BYTES = 5
 
 
@@ -20,10 +21,12 @@ def estimated_size(value: object, level: int = 0) -> int:
     """About how many bytes `value` takes when encoded."""
     if value is None or isinstance(value, bool):
         return 1
-    if isinstance(value, (int, float)):
-        return NUMBER_BYTES
+    if isinstance(value, int):
+        return 1 + value.bit_length() // 8
+    if isinstance(value, float):
+        return FLOAT_BYTES
     if isinstance(value, (str, bytes, bytearray)):
-        return HEADER_BYTES + len(value)
+        return TEXT_HEADER_BYTES + len(value)
     array_bytes = getattr(value, "nbytes", None)
     if isinstance(array_bytes, int):
         return HEADER_BYTES + array_bytes
@@ -38,12 +41,14 @@ def _scaled_size(items: Any, level: int) -> int:
     if not items:
         return 0
     sample = _sample(items)
-    return sum(estimated_size(item, level) for item in sample) * len(items) // len(sample)
+    if isinstance(items, Mapping):
+        sampled_bytes = sum(estimated_size(key, level) + estimated_size(value, level) for key, value in sample)
+    else:
+        sampled_bytes = sum(estimated_size(item, level) for item in sample)
+    return sampled_bytes * len(items) // len(sample)
 
 
 def _sample(items: Any) -> list[Any]:
     if isinstance(items, (list, tuple)):
-        return list(items[:: -(-len(items) // SAMPLED_ITEMS)])
-    if isinstance(items, Mapping):
-        return list(itertools.islice(items.items(), SAMPLED_ITEMS))
-    return list(itertools.islice(items, SAMPLED_ITEMS))
+        return list(items[:: -(-len(items) // SAMPLED_ITEMS)])  # spread over the whole, since it costs nothing more
+    return list(itertools.islice(items.items() if isinstance(items, Mapping) else items, SAMPLED_ITEMS))

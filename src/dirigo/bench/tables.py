@@ -1,0 +1,48 @@
+"""A benchmark report as tables for the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group
+from rich.table import Table
+
+from dirigo.bench.barrier import BarrierCost
+from dirigo.bench.kernel import FLATNESS_MOST, MESSAGE_US_MOST, KernelCost
+from dirigo.bench.report import BenchReport
+from dirigo.bench.simulator import MESSAGES_PER_S_LEAST, SimulatorCost
+
+
+def render(report: BenchReport) -> Group:
+    """All tables, one below the other."""
+    return Group(render_kernel(report.kernel), render_barriers(report.barriers), render_simulator(report.simulator))
+
+
+def render_kernel(cost: KernelCost) -> Table:
+    table = Table(
+        title="One data message, kernel and FIFO",
+        caption=f"{cost.costs[-1].actors:,} over {cost.costs[0].actors:,} actors: {cost.flatness:.2f} "
+        f"(budget: {MESSAGE_US_MOST:g} µs, ratio {FLATNESS_MOST:g})",
+    )
+    for heading in ("actors on the worker", "with the function", "the function alone", "kernel"):
+        table.add_column(heading, justify="right")
+    for each in cost.costs:
+        table.add_row(
+            f"{each.actors:,}", f"{each.whole_us:.2f} µs", f"{each.function_us:.2f} µs", f"{each.kernel_us:.2f} µs"
+        )
+    return table
+
+
+def render_barriers(costs: tuple[BarrierCost, ...]) -> Table:
+    table = Table(title="One barrier, all workers together, no network")
+    for heading in ("lessees", "messages", "cost"):
+        table.add_column(heading, justify="right")
+    for each in costs:
+        table.add_row(str(each.lessees), str(each.messages), f"{each.round_us:.0f} µs")
+    return table
+
+
+def render_simulator(cost: SimulatorCost) -> Table:
+    table = Table(title="The simulator", caption=f"budget: {MESSAGES_PER_S_LEAST:,.0f} per second")
+    table.add_column("data messages", justify="right")
+    table.add_column("per second", justify="right")
+    table.add_row(f"{cost.messages:,}", f"{cost.messages_per_s:,.0f}")
+    return table

@@ -1,0 +1,308 @@
+"""A whole cluster in one thread and virtual time: workers, the network between them, and what user code costs.
+
+A run is a function of its seed: every random number comes from a stream derived from it, and events of the same instant
+have a fixed order. The cluster decides *when* things happen and nothing else; what happens is the kernel's.
+
+User code is applied at the *end* of its service time, just before ``finish``. Nobody may touch the state of a running
+instance meanwhile, so at either end the result is the same; but were the kernel to hand a state over while a message runs,
+the update would land in the wrong place, and a run would show it. A ``Measured`` service has to apply at the start, because
+only then is the time known. Control messages and arrivals are handled while a message runs, as by a worker's fetcher thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from random import Random
+from sys import float_info
+from time import perf_counter
+from typing import Any
+
+from dirigo.kernel import Address, Data, Directory, DirigoError, Hooks, Observer, Worker, WorkerId
+from dirigo.sim.feed import Feed
+from dirigo.sim.host import Host
+from dirigo.sim.metrics import Metrics
+from dirigo.sim.network import Link, Network, Order
+from dirigo.sim.quiescence import unfinished
+from dirigo.sim.service import Measured, Service
+
+Trace = Callable[[float, str, WorkerId, object], None]  # (when, what, where, the message)
+StrategyFactory = Callable[[WorkerId, Random], Hooks]  # the generator is for strategies that leave something to chance
+ObserverFactory = Callable[[WorkerId], Observer]
+
+EVENTS_MAX = 10_000_000
+_FOREVER = float("inf")
+_LAST_MOMENT = float_info.max  # what is due later (a freeze that never ends) does not happen
+_DATA, _CONTROL = 0, 1
+# Above the counter that breaks ties in the order of sending, room for a random number that breaks them otherwise.
+_TIE_BITS, _COUNTER_BITS = 28, 34
+
+
+class SimulationError(DirigoError):
+    """A simulation cannot go on, or was asked for something that makes no sense."""
+
+
+class Cluster:
+    """Workers, sources and a network, driven event by event."""
+
+    def __init__(
+        self,
+        workers: int | Iterable[WorkerId],
+        directory: Directory,
+        strategy: StrategyFactory,
+        *,
+        network: Network | None = None,
+        service: Service | None = None,
+        seed: int = 0,
+        observer: ObserverFactory | None = None,
+        trace: Trace | None = None,
+        with_latencies: bool = False,
+    ) -> None:
+        self.seed = seed
+        self.now = 0.0
+        self.metrics = Metrics()
+        self.network = network or Network()
+        self.service = service or Service()
+        self.trace = trace
+        self.with_latencies = with_latencies
+        self._network_rng = self.rng("network")
+        self._service_rng = self.rng("service")
+        self._is_unordered = self.network.order is Order.NONE
+        self._heap: list[tuple[float, int, Host | Feed | None, Any]] = []
+        self._pushed = 0
+        self._noted: list[Host] = []
+        self._hosts: dict[WorkerId, Host] = {}
+        for worker_id in range(workers) if isinstance(workers, int) else workers:
+            worker = Worker(worker_id, directory, strategy(worker_id, self.rng(f"strategy {worker_id}")))
+            worker.observer = observer(worker_id) if observer is not None else None
+            self._hosts[worker_id] = Host(worker)
+
+    # --- what there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def workers(self) -> dict[WorkerId, Worker]:
+        return {worker_id: host.worker for worker_id, host in self._hosts.items()}
+
+    def rng(self, purpose: str) -> Random:
+        """A stream of random numbers of its own for one purpose: the same for the same seed, whatever else is drawn."""
+        return Random(f"{self.seed} {purpose}")
+
+    def source(self, address: Address, worker: WorkerId, downstreams: tuple[Address, ...]) -> Feed:
+        return Feed(self.push, self._host(worker), address, downstreams)
+
+    def _host(self, worker: WorkerId) -> Host:
+        try:
+            return self._hosts[worker]
+        except KeyError:
+            raise SimulationError(f"there is no worker {worker} in this cluster; it has {sorted(self._hosts)}") from None
+
+    # --- what is to happen ---------------------------------------------------------------------------------------------
+
+    def at(self, t: float, action: Callable[[], None]) -> None:
+        """Do something at a time; it comes before the messages that arrive in the same instant."""
+        self.push(t, None, action)
+
+    def freeze(self, worker: WorkerId, from_t: float, to_t: float) -> None:
+        """Stop a worker for an interval: it receives and emits nothing, and what it runs rests. Messages wait."""
+        self._host(worker).freezes.add(from_t, to_t)
+
+    def slow(self, worker: WorkerId, factor: float, from_t: float = 0.0, to_t: float = _FOREVER) -> None:
+        """Stretch the service times of what a worker starts in an interval."""
+        self._host(worker).slowdowns.append((from_t, to_t, factor))
+
+    def push(self, t: float, target: Host | Feed | None, item: Any) -> None:
+        """Put an event into the heap: for a host a message, or None when what it runs is done; for a feed an output."""
+        if t < self.now:
+            raise SimulationError(f"it is {self.now} already; nothing can be scheduled for {t}")
+        self._pushed += 1
+        heappush(self._heap, (t, self._pushed, target, item))
+
+    # --- how far it is -------------------------------------------------------------------------------------------------
+
+    def unfinished(self) -> list[str]:
+        """What is still to be done, one sentence each; empty when the cluster is at rest."""
+        reasons = [f"{len(self._heap)} events are to come"] if self._heap else []
+        for host in self._hosts.values():
+            reasons.extend(unfinished(host.worker))
+        return reasons
+
+    def quiescent(self) -> bool:
+        """Whether nothing is under way, queued, held or running anywhere."""
+        return not self.unfinished()
+
+    # --- the loop ------------------------------------------------------------------------------------------------------
+
+    def run(self, until: float = _LAST_MOMENT, max_events: int = EVENTS_MAX) -> Metrics:
+        """Let things happen until none is left, or up to and including a time; at most so many events."""
+        events_before = self.metrics.events
+        try:
+            self._run(until, max_events)
+        except Exception as error:
+            events = self.metrics.events - events_before
+            error.add_note(f"in the simulation with seed {self.seed}, at t={self.now!r}, after {events} events of this run")
+            raise
+        if self.now < until < _LAST_MOMENT:
+            self.now = until
+        return self.metrics
+
+    def _run(self, until: float, max_events: int) -> None:
+        heap, noted, metrics, trace = self._heap, self._noted, self.metrics, self.trace
+        events = data_delivered = control_delivered = 0  # local, because the loop is hot
+        try:
+            while heap and heap[0][0] <= until:
+                now = self.now = heap[0][0]
+                # All events of an instant come before anybody starts a message: a strategy chooses among all that is there.
+                while heap and heap[0][0] == now:
+                    if events == max_events:
+                        raise SimulationError(
+                            f"the simulation took {max_events} events and has more to come; raise max_events, or look for "
+                            f"what never ends: {'; '.join(self.unfinished()[:8])}"
+                        )
+                    events += 1
+                    _, key, target, item = heappop(heap)
+                    if type(target) is not Host:
+                        self._do_other(key, target, item)
+                        continue
+                    worker = target.worker
+                    worker.now = now
+                    if item is None:
+                        self._finish(target, key)
+                    elif target.freezes and (thaw := target.freezes.open_at(now)) > now:
+                        heappush(heap, (thaw, key, target, item))  # with its old key, so that its elders stay ahead of it
+                        continue
+                    else:
+                        if type(item) is Data:
+                            data_delivered += 1
+                        else:
+                            control_delivered += 1
+                        if trace is not None:
+                            trace(now, "deliver", worker.id, item)
+                        worker.receive(item)
+                    if worker.outgoing:
+                        self._carry(target)
+                    if worker.running is None and not target.is_noted:
+                        target.is_noted = True
+                        noted.append(target)
+                for host in noted:
+                    host.is_noted = False
+                    if host.worker.running is None:
+                        self._start(host)
+                noted.clear()
+        finally:
+            metrics.events += events
+            metrics.data_delivered += data_delivered
+            metrics.control_delivered += control_delivered
+
+    def _do_other(self, key: int, target: Feed | None, item: Any) -> None:
+        """An event that is not a worker's: a source emits, or somebody asked for a call."""
+        if target is None:
+            for host in self._hosts.values():
+                host.worker.now = self.now
+            item()
+            for host in self._hosts.values():
+                self._look_at(host)
+            return
+        host = target.host
+        if type(item) is tuple:  # of a schedule, which goes on even if the worker is frozen now
+            target.advance()
+            item = item[1]
+        if host.freezes and (thaw := host.freezes.open_at(self.now)) > self.now:
+            heappush(self._heap, (thaw, key, target, item))
+            return
+        host.worker.now = self.now
+        self.metrics.emitted += 1
+        if self.trace is not None:
+            self.trace(self.now, "emit", host.worker.id, item)
+        target.source.emit(item)
+        if host.worker.outgoing:
+            self._carry(host)
+
+    def _look_at(self, host: Host) -> None:
+        if host.worker.outgoing:
+            self._carry(host)
+        if host.worker.running is None and not host.is_noted:
+            host.is_noted = True
+            self._noted.append(host)
+
+    def _start(self, host: Host) -> None:
+        """Let an idle worker choose a message and run it."""
+        now = self.now
+        if host.freezes and (thaw := host.freezes.open_at(now)) > now:
+            self.push(thaw, None, _nothing)  # the call makes everybody look again
+            return
+        worker = host.worker
+        worker.now = now
+        message = worker.next()
+        if worker.outgoing:
+            self._carry(host)
+        if message is None:
+            return
+        model = self.service.model(message.to)
+        if type(model) is Measured:
+            begin = perf_counter()
+            worker.apply()
+            seconds = (perf_counter() - begin) * model.factor
+            host.is_applied = True
+        else:
+            seconds = model(message, self._service_rng)  # type: ignore[operator]
+        if host.slowdowns:
+            seconds = host.slowed(seconds, now)
+        if seconds < 0.0:
+            raise SimulationError(f"a service time cannot be negative, but that of {message.to} is {seconds}")
+        if self.trace is not None:
+            self.trace(now, "start", worker.id, message)
+        host.started = now
+        host.service_s = seconds
+        done = host.freezes.end_of_work(now, seconds) if host.freezes else now + seconds
+        self._pushed += 1
+        heappush(self._heap, (done, self._pushed, host, None))
+
+    def _finish(self, host: Host, key: int) -> None:
+        """The service time is over, unless a freeze that was declared meanwhile has stretched it."""
+        now = self.now
+        if host.freezes and (done := host.freezes.end_of_work(host.started, host.service_s)) > now:
+            heappush(self._heap, (done, key, host, None))
+            return
+        message = host.worker.running
+        assert message is not None
+        if host.is_applied:
+            host.is_applied = False
+        else:
+            host.worker.apply()
+        if self.trace is not None:
+            self.trace(now, "finish", host.worker.id, message)
+        host.worker.finish(now - host.started)
+        self.metrics.executed += 1
+        if self.with_latencies:
+            self.metrics.latencies_s.setdefault(message.to, []).append(now - message.created)
+
+    def _carry(self, host: Host) -> None:
+        """Give what a worker wants sent to the network."""
+        outgoing, now, heap = host.worker.outgoing, self.now, self._heap
+        for message in outgoing:
+            link, destination = host.links.get(message.worker) or self._connect(host, message.worker)
+            if type(message) is Data:
+                t = link.arrival(_DATA, now)
+            else:
+                t = link.arrival(_CONTROL, now)
+                if self.network.duplicates and self._network_rng.random() < self.network.duplicates:
+                    self.metrics.duplicates += 1
+                    heappush(heap, (link.arrival(_CONTROL, now), self._key(), destination, message))
+            heappush(heap, (t, self._key(), destination, message))
+        outgoing.clear()
+
+    def _key(self) -> int:
+        """Breaks ties between messages that arrive in one instant."""
+        self._pushed += 1
+        if self._is_unordered:
+            return (self._network_rng.getrandbits(_TIE_BITS) << _COUNTER_BITS) + self._pushed
+        return self._pushed
+
+    def _connect(self, host: Host, destination: WorkerId) -> tuple[Link, Host]:
+        link = self.network.link(host.worker.id, destination, self._network_rng)
+        connected = host.links[destination] = (link, self._host(destination))
+        return connected
+
+
+def _nothing() -> None:
+    """A call that only wakes up whoever stood still."""

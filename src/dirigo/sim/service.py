@@ -1,0 +1,57 @@
+"""How long a message runs: a model per function, or the time that the function really takes.
+
+Owns the models only; slow and frozen workers are the cluster's, which stretches what a model says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from dirigo.kernel import Address, Executable
+
+ServiceTime = Callable[[Executable, Random], float]  # in seconds; any function will do
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The time that user code takes on this machine, times a factor. Such a run does not repeat exactly."""
+
+    factor: float = 1.0
+
+
+def constant(seconds: float) -> ServiceTime:
+    """Every message takes the same."""
+    return lambda _message, _rng: seconds
+
+
+def per_row(fixed_s: float, row_s: float, rows: Callable[[Any], int] = len) -> ServiceTime:
+    """A cost per message and a cost per row (or per byte: ``rows`` measures a payload). A critical message has no rows."""
+
+    def seconds(message: Executable, _: Random) -> float:
+        return fixed_s if message.critical else fixed_s + row_s * rows(message.payload)
+
+    return seconds
+
+
+class Service:
+    """The model of every function: one by default, others by address. A number stands for a constant."""
+
+    __slots__ = ("_default", "_functions")
+
+    def __init__(
+        self,
+        default: ServiceTime | Measured | float = 0.0001,
+        functions: Mapping[Address, ServiceTime | Measured | float] | None = None,
+    ) -> None:
+        self._default = _as_model(default)
+        self._functions = {address: _as_model(each) for address, each in (functions or {}).items()}
+
+    def model(self, address: Address) -> ServiceTime | Measured:
+        return self._functions.get(address, self._default)
+
+
+def _as_model(model: ServiceTime | Measured | float) -> ServiceTime | Measured:
+    return model if isinstance(model, Measured) or callable(model) else constant(model)

@@ -1,0 +1,219 @@
+"""The worlds that ``dirigo verify`` explores to closure. Each is as small as its question allows.
+
+Read a script as: words are messages, ``|1`` is a SYNC_CHANNEL, ``#1`` a SYNC_ONE, ``.`` the end of the stream. A world counts
+only if every kind of channel in it carries messages before and after a barrier.
+"""
+
+from __future__ import annotations
+
+from dirigo.kernel import CriticalOutput, Output
+from dirigo.sim.world import Actor, Step, World, script
+
+
+def _to_both(first: str, second: str, text: str) -> tuple[Step, ...]:
+    """A script whose every step goes to two actors."""
+    return tuple(
+        (*left, *right) for left, right in zip(script(first, text), script(second, text), strict=True)
+    )
+
+
+def _sink(**options: object) -> Actor:
+    return Actor("D", **options)  # type: ignore[arg-type]
+
+
+def _relay(**options: object) -> Actor:
+    return Actor("U", ("D",), **options)  # type: ignore[arg-type]
+
+
+WORLDS: tuple[World, ...] = (
+    World(
+        "two-barriers",
+        "an upstream with a lessee into an actor with two lessees, two SYNC_CHANNELs in a row",
+        (_relay(lessees=1), _sink(lessees=2, forwards=(0,), direct=(1,))),
+        {"S": script("U", "a |1 b |2")},
+        split=True,
+    ),
+    World(
+        "overlap",
+        "two upstreams with overlapping SYNC_CHANNELs",
+        (_sink(lessees=1, direct=(0,)),),
+        {"S": script("D", "a |1 b"), "T": script("D", "x |2 y")},
+        split=True,
+    ),
+    World(
+        "sync-one",
+        "a SYNC_ONE over two upstreams, one with a lessee",
+        (_relay(lessees=1), _sink(lessees=1)),
+        {"S": script("U", "a #1 b"), "T": script("D", "x #1 y")},
+        split=True,
+    ),
+    World(
+        "chain",
+        "a chain of three actors: barriers propagate",
+        (Actor("A", ("B",)), Actor("B", ("C",), lessees=1, direct=(0,)), Actor("C", (), lessees=1)),
+        {"S": script("A", "a |1 b")},
+    ),
+    World(
+        "diamond",
+        "a diamond: two paths meet again",
+        (Actor("A", ("E",), lessees=1), Actor("B", ("E",)), Actor("E", (), lessees=1)),
+        {"S": _to_both("A", "B", "a |1 b")},
+    ),
+    World(
+        "mixed-sending",
+        "forwarding and direct sending to the same lessees",
+        (_sink(lessees=2, direct=(0, 1)),),
+        {"S": script("D", "a b |1 c")},
+        split=True,
+    ),
+    World(
+        "registration-race",
+        "registrations of a lessee and of a source race barriers of both",
+        (_relay(lessees=1), _sink(lessees=1, forwards=(), direct=(0,))),
+        {"S": script("U", "a |1 b"), "T": script("D", "x |2 y")},
+    ),
+    World(
+        "born-on-lessee",
+        "a critical message is born on a lessee, while a barrier from upstream is under way",
+        (_relay(lessees=1, born_on=frozenset({"a", "b"})), _sink(lessees=1, direct=(0,))),
+        {"S": script("U", "a |1 b")},
+        split=True,
+    ),
+    World(
+        "read-replica",
+        "lessees read the state of the last round, however they came to their lease",
+        (_sink(lessees=2, forwards=(0,), direct=(1,), replicated=True),),
+        {"S": script("D", "a |1 b |2 c")},
+        split=True,
+    ),
+    World(
+        "mixed-barriers",
+        "SYNC_CHANNEL and SYNC_ONE at one actor, one queued behind the other",
+        (_sink(lessees=1, direct=(0,)),),
+        {"S": script("D", "a #1 b |1 c"), "T": script("D", "x |2 y #1 z")},
+    ),
+    World(
+        "two-sync-ones",
+        "two SYNC_ONEs in flight",
+        (_sink(lessees=1),),
+        {"S": script("D", "a #1 b #2 c"), "T": script("D", "x #1 y #2 z")},
+        split=True,
+    ),
+    World(
+        "upstream-ends",
+        "an upstream ends while another waits for it in a SYNC_ONE",
+        (_sink(lessees=1, direct=(0,)),),
+        {"S": script("D", "a |1 b ."), "T": script("D", "x #1 y")},
+        split=True,
+    ),
+    World(
+        "no-lessee",
+        "an actor that never has a lessee, and barriers that directly follow each other",
+        (_relay(), _sink()),
+        {"S": script("U", "a |1 |2 b |3 c"), "T": script("D", "x |4 y")},
+        split=True,
+    ),
+    World(
+        "silent-lessee",
+        "a lessee is granted and never gets a message, because the barrier is faster",
+        (_relay(lessees=1, forwards=(), direct=(0,)), _sink(lessees=1, forwards=(), direct=(0,))),
+        {"S": script("U", "a |1 b")},
+    ),
+    World(
+        "fork",
+        "one actor's barrier goes to two downstream actors",
+        (Actor("U", ("D", "E"), lessees=1), Actor("D", (), lessees=1), Actor("E", ())),
+        {"S": script("U", "a |1 b")},
+    ),
+    World(
+        "fork-one-side",
+        "critical messages go to one of two downstream actors only; the ids for the other are kept",
+        (
+            Actor("U", ("D", "E"), lessees=1, propagates=("D",)),
+            Actor("D", ()),
+            Actor("E", ()),
+        ),
+        {"S": script("U", "a |1 b |2 c"), "T": script("E", "x |3 y")},
+    ),
+    World(
+        "handed-back",
+        "lessees hand messages back while barriers come",
+        (_sink(lessees=1, direct=(0,), hands_back=True),),
+        {"S": script("D", "a b |1 c"), "T": script("D", "x |2 y")},
+    ),
+    World(
+        "incomplete-sync-one",
+        "a SYNC_ONE names a lessee and waits, while the other upstream's barrier runs a round",
+        (_sink(lessees=1, direct=(0,)),),
+        {"S": script("D", "a #1 b"), "T": script("D", "x |2 y #1 z")},
+        split=True,
+    ),
+    World(
+        "scale-in",
+        "a strategy ends all leases at any time, while upstreams send directly and barriers come",
+        (_relay(lessees=1), _sink(lessees=1, direct=(0,))),
+        {"S": script("U", "a |1 b")},
+        scale_ins=("D",),
+    ),
+    World(
+        "twice",
+        "any control message may be delivered twice",
+        (_relay(lessees=1), _sink(lessees=1, direct=(0,))),
+        {"S": script("U", "a |1 b")},
+        duplicates=1,
+    ),
+    World(
+        "scale-in-twice",
+        "any control message of a scale-in may be delivered twice",
+        (_sink(lessees=1, direct=(0,)),),
+        {"S": script("D", "a |1 b")},
+        scale_ins=("D",),
+        duplicates=2,
+    ),
+    World(
+        "ordered",
+        "an ordered function: never leased, each channel in its order, whatever overtakes what",
+        (_relay(lessees=1), _sink(lessees=1, direct=(0,), ordered=True)),
+        {"S": script("U", "a b |1 c"), "T": script("D", "x |2 y")},
+    ),
+    World(
+        "results",
+        "critical messages produce regular ones before and after the next barrier",
+        (_relay(lessees=1, results=True), _sink(lessees=1, direct=(0,))),
+        {"S": script("U", "a |1 b")},
+    ),
+    World(
+        "alone",
+        "functions and a strategy start barriers of an actor on itself",
+        (_relay(lessees=1, alone_on=frozenset({"a"})), _sink(lessees=1, direct=(0,))),
+        {"S": script("U", "a |1 b")},
+        injections=("U", "D"),
+    ),
+    World(
+        "bounded-lessees",
+        "at most one of two workers may be leased at a time",
+        (_sink(lessees=2, direct=(0, 1), lessees_max=1),),
+        {"S": script("D", "a |1 b"), "T": script("D", "x |2 y")},
+    ),
+    World(
+        "several-criticals",
+        "a run of critical messages in one program, a regular message between two, both granularities",
+        (_relay(lessees=1), _sink(lessees=1)),
+        {
+            "S": (
+                (Output("U", "a"),),
+                (CriticalOutput("U", "1"), CriticalOutput("U", "2"), Output("U", "b"), CriticalOutput("U", "3")),
+                (Output("U", "c"),),
+            )
+        },
+        split=True,
+    ),
+)
+
+
+def world_named(name: str) -> World:
+    """One of the worlds; a name that is none gives an error that lists them."""
+    for world in WORLDS:
+        if world.name == name:
+            return world
+    raise KeyError(f"there is no world {name!r}; there are: {', '.join(world.name for world in WORLDS)}")
