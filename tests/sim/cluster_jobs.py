@@ -19,6 +19,7 @@ from dirigo.kernel import (
     CriticalRun,
     Directory,
     FunctionSpec,
+    Granularity,
     Hooks,
     Output,
     States,
@@ -69,7 +70,8 @@ class Relay(Summing):
 
     def on_critical(self, context: Context, critical: CriticalRun) -> None:
         super().on_critical(context, critical)
-        context.emit_critical(LEDGER, critical.payload)
+        for _, _, payload in critical.parts:
+            context.emit_critical(LEDGER, payload)
 
 
 def states() -> States:
@@ -133,14 +135,18 @@ def fold(source: str, outputs: list[Output | CriticalOutput]) -> list[Entry]:
     return entries
 
 
-def some_emissions(source: str, rng: Random, count: int) -> list[Output | CriticalOutput]:
-    """Numbers with watermarks in between, and a last watermark."""
+def some_emissions(source: str, rng: Random, count: int, barriers: int) -> list[Output | CriticalOutput]:
+    """Numbers with watermarks in between, some of them common to all sources, and a last watermark."""
     outputs: list[Output | CriticalOutput] = []
     for index in range(count):
         if rng.random() < 0.2:
             outputs.append(CriticalOutput(RELAY, (source, index)))
         else:
             outputs.append(Output(RELAY, (source, rng.randrange(1, 1000))))
+    places = sorted((rng.randrange(count) for _ in range(barriers)), reverse=True)
+    for barrier, place in zip(range(barriers, 0, -1), places, strict=True):
+        common = CriticalOutput(RELAY, (source, -barrier), granularity=Granularity.ONE, barrier=barrier)
+        outputs.insert(place, common)
     return [*outputs, CriticalOutput(RELAY, (source, count), final=True)]
 
 
@@ -150,13 +156,14 @@ def chaotic_run(
     *,
     trace: Trace | None = None,
     count: int = 20,
+    barriers: int = 0,
     scale_ins: int = 0,
 ) -> Run:
     """A cluster in which everything is forwarded, redirected, handed back and reordered at random; not run yet."""
     service = Service(lambda _message, rng: rng.random() * 0.01)
     cluster = Cluster(WORKERS, directory(), chaos, network=network, service=service, seed=seed, trace=trace)
     rng = cluster.rng("test")
-    run = Run(cluster, {source: some_emissions(source, rng, count) for source in (A, B)})
+    run = Run(cluster, {source: some_emissions(source, rng, count, barriers) for source in (A, B)})
     for source, outputs in run.emissions.items():
         feed, t = cluster.source(source, HOMES[source], (RELAY,)), 0.0
         for output in outputs:

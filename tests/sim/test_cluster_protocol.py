@@ -60,6 +60,12 @@ def test_scaling_in_changes_no_result(order: Order) -> None:
         check(chaotic_run(seed, Network(uniform(0.0, 0.02), order=order), scale_ins=8))
 
 
+@pytest.mark.parametrize("order", Order)
+def test_barriers_of_all_sources_and_of_one_do_not_wait_for_each_other(order: Order) -> None:
+    for seed in SEEDS:
+        check(chaotic_run(seed, Network(uniform(0.0, 0.02), order=order), barriers=4))
+
+
 def test_clogs_and_freezes_change_no_result() -> None:
     for seed in SEEDS:
         network = Network(exponential(0.002), order=Order.NONE)

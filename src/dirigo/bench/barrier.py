@@ -6,6 +6,7 @@ each round every lessee has executed one message, so there is a partial state to
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -22,7 +23,7 @@ from dirigo.kernel import (
     WorkerId,
     actor_address,
 )
-from dirigo.scheduling import Fifo
+from dirigo.scheduling import Strategy
 
 LESSEES = (0, 4)
 ROUNDS = 1_000
@@ -47,19 +48,23 @@ def measure_barriers(
     return tuple(_measure(count, rounds, repeats) for count in lessees)
 
 
-class _InTurns(Fifo):
-    """Forwards to one lessee after the other."""
+class _InTurns(Strategy):
+    """First in, first out; the lessor forwards everything, to one lessee after the other."""
 
     def __init__(self, lessees: range) -> None:
-        super().__init__()
         self._lessees = lessees
         self._forwarded = 0
+        self._queue: deque[Executable] = deque()
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:  # type: ignore[override]
+    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
         if self._lessees and context.id == _HOME and not message.critical:
             self._forwarded += 1
             return self._lessees[self._forwarded % len(self._lessees)]
-        return super().enqueue(context, message)  # type: ignore[func-returns-value]
+        self._queue.append(message)
+        return None
+
+    def get_next_message(self, context: SchedulingContext) -> Executable | None:  # noqa: ARG002
+        return self._queue.popleft() if self._queue else None
 
 
 class _Bench:

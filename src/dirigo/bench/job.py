@@ -41,7 +41,7 @@ class Sum:
     def __init__(self, states: StateSet) -> None:
         self._total = states.cell("total")
 
-    def on_message(self, context: Context, payload: Any) -> None:
+    def on_message(self, context: Context, payload: Any) -> None:  # noqa: ARG002
         self._total.add(payload)
 
     def on_critical(self, context: Context, critical: CriticalRun) -> None:

@@ -114,17 +114,16 @@ def ready_barriers(upstreams: Mapping[Address, Upstream]) -> list[Barrier]:
     blocks and that has not ended. An incomplete SYNC_ONE delays nothing ahead of it.
     """
     barriers: list[Barrier] = []
-    seen: set[Address] = set()
-    for address in sorted(upstreams):
-        upstream = upstreams[address]
-        if not upstream.programs or address in seen:
-            continue
+    judged: set[int] = set()  # SYNC_ONEs, each by the first upstream that it heads
+    for upstream in sorted((u for u in upstreams.values() if u.programs), key=lambda u: u.address):
         message = upstream.programs[0].message
         if message.granularity is Granularity.CHANNEL:
             barriers.append(Barrier((upstream.programs[0],)))
             continue
+        if message.barrier in judged:
+            continue
+        judged.add(message.barrier)
         members = [upstreams[member] for member in sorted(message.blocks) if not upstreams[member].ended]
-        seen.update(member.address for member in members)
         if all(_is_headed_by(member, message.barrier) for member in members):
             barriers.append(Barrier(tuple(member.programs[0] for member in members)))
     return barriers

@@ -36,12 +36,13 @@ class States(Protocol):
 class Context:
     """What a function sees while one message runs: its states, and a place for its outputs."""
 
-    __slots__ = ("address", "created", "deadline", "outputs", "states")
+    __slots__ = ("address", "created", "deadline", "outputs", "states", "timers")
 
     def __init__(self, address: Address, states: States) -> None:
         self.address = address
         self.states = states
         self.outputs: list[Output | CriticalOutput] = []
+        self.timers: list[tuple[float, Any]] = []
         self.created = 0.0
         self.deadline = NO_DEADLINE
 
@@ -64,6 +65,10 @@ class Context:
     def run_alone(self, payload: Any) -> None:
         """Have ``on_critical`` of this very actor run with the whole state: a barrier of the actor on itself."""
         self.emit_critical(self.address, payload)
+
+    def set_timer(self, due: float, payload: Any) -> None:
+        """Have ``on_critical`` of this actor run with the whole state once the host's clock has reached ``due``."""
+        self.timers.append((due, payload))
 
 
 class Behaviour(Protocol):
@@ -119,14 +124,16 @@ class Directory:
 
 
 def _check_edges(job: Mapping[Address, FunctionSpec]) -> None:
+    upstreams = {address: frozenset(spec.upstreams) for address, spec in job.items()}
+    downstreams = {address: frozenset(spec.downstreams) for address, spec in job.items()}
     for spec in job.values():
         for downstream in spec.downstreams:
             if downstream not in job:
                 raise GraphError(f"{spec.address} sends to {downstream}, which is not part of the job")
-            if spec.address not in job[downstream].upstreams:
+            if spec.address not in upstreams[downstream]:
                 raise GraphError(f"{spec.address} sends to {downstream}, which does not name it as an upstream")
         for upstream in spec.upstreams:
-            if upstream in job and spec.address not in job[upstream].downstreams:
+            if upstream in job and spec.address not in downstreams[upstream]:
                 raise GraphError(f"{spec.address} names {upstream} as an upstream, which does not send to it")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dirigo.kernel.address import WorkerId
 from dirigo.kernel.function import Behaviour, Context, FunctionSpec
@@ -13,11 +13,13 @@ from dirigo.kernel.party import Party
 if TYPE_CHECKING:
     from dirigo.kernel.worker import Worker
 
+_RUNNABLE, _CRITICAL = MailboxState.RUNNABLE, MailboxState.CRITICAL
+
 
 class Instance(Party):
     """An actor at one worker. The function object comes with the first message to run and goes when it idles."""
 
-    __slots__ = ("context", "function", "held", "running", "spec", "state", "states")
+    __slots__ = ("context", "function", "held", "running", "spec", "state", "states", "timers")
 
     role: ClassVar[Role]
 
@@ -30,6 +32,7 @@ class Instance(Party):
         self.function: Behaviour | None = None
         self.running: Executable | None = None
         self.held: list[Data] = []  # the blocked queue
+        self.timers: list[tuple[float, Any]] = []  # (due time, payload), part of the instance's partial state
 
     # --- the mailbox ---------------------------------------------------------------------------------------------------
 
@@ -39,7 +42,7 @@ class Instance(Party):
         if row is None:
             raise self.error("table", f"in {self.state.value} there is no transition for '{event.value}'")
         self.state = row.target
-        self.tell(f"{row.source.value} -> {row.target.value}: {event.value}")
+        self.story.append(row)
         if self.host.observer is not None:
             self.host.observer.moved(self.address, self.worker, row)
 
@@ -92,9 +95,12 @@ class Instance(Party):
         if context.outputs:
             outputs, context.outputs = context.outputs, []
             self.release(outputs)
+        if context.timers:
+            timers, context.timers = context.timers, []
+            self.add_timers(tuple(timers))
         self.count_as_done(message)
         self.running = None
-        if self.state is not MailboxState.RUNNABLE:
+        if self.state is not _RUNNABLE:
             self.settle()
 
     def count_as_done(self, message: Executable) -> None:
@@ -104,13 +110,32 @@ class Instance(Party):
         """Send outputs in order; from the first one on that only a SEQUENTIAL actor may send, withhold them."""
         emit = self.outbox.emit
         for index, output in enumerate(outputs):
-            if output.critical and not (self.state is MailboxState.CRITICAL and output.to != self.address):
+            if output.critical and not (self.state is _CRITICAL and output.to != self.address):
                 withheld = tuple(outputs[index:])
                 if self.host.observer is not None:
                     self.host.observer.withheld(self.address, self.worker, withheld)
                 self.intend(withheld)
                 return
             emit(output)
+
+    def add_timers(self, timers: tuple[tuple[float, Any], ...]) -> None:
+        if timers:
+            self.timers.extend(timers)
+            self.host.timed.add(self.address)
+
+    def take_timers(self) -> tuple[tuple[float, Any], ...]:
+        timers, self.timers = tuple(self.timers), []
+        self.host.timed.discard(self.address)
+        return timers
+
+    def fire_timers(self, now: float) -> None:
+        """Turn the timers that are due into barriers of the actor on itself, the earliest first."""
+        due = sorted((timer for timer in self.timers if timer[0] <= now), key=lambda timer: timer[0])
+        self.timers = [timer for timer in self.timers if timer[0] > now]
+        if not self.timers:
+            self.host.timed.discard(self.address)
+        for _, payload in due:
+            self.intend((CriticalOutput(self.address, payload),))
 
     def intend(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
         """Have these outputs sent by the lessor in CRITICAL."""

@@ -36,7 +36,7 @@ class Leases:
         self.leased: set[WorkerId] = set()
         self.forwarded: dict[WorkerId, int] = {}  # the last id on the channel to each lessee
         self.returns: dict[WorkerId, Inbound] = {}  # the channel from each lessee
-        self.grants: dict[UpstreamInstance, set[WorkerId]] = {}
+        self.grants: dict[Address, dict[WorkerId, set[WorkerId]]] = {}  # by upstream actor and its worker
         self.answered: dict[UpstreamInstance, int] = {}  # the number of the last registration seen
         self.deferred: dict[UpstreamInstance, Registration] = {}
         self.revocation = 0  # the number of the last scale-in
@@ -63,13 +63,18 @@ class Leases:
         return True
 
     def grant(self, registration: Registration, workers: Iterable[WorkerId]) -> None:
-        granted = self.grants.setdefault((registration.sender, registration.origin), set())
-        granted.update(workers)
+        of_actor = self.grants.setdefault(registration.sender, {})
+        of_actor.setdefault(registration.origin, set()).update(workers)
+
+    def granted_to(self, upstream: Address, worker: WorkerId) -> set[WorkerId]:
+        return self.grants.get(upstream, {}).get(worker, set())
 
     def start_revocation(self) -> set[UpstreamInstance]:
         """Who has to acknowledge before all leases can end."""
         self.revocation += 1
-        self.revoking = {key for key, workers in self.grants.items() if workers}
+        self.revoking = {
+            (address, worker) for address, of_actor in self.grants.items() for worker, granted in of_actor.items() if granted
+        }
         self.revoked = {}
         return set(self.revoking)
 
@@ -87,8 +92,7 @@ class Leases:
         return self.revoking is not None and not self.revoking
 
     def end_grants_of(self, upstream: Address) -> None:
-        for key in [key for key in self.grants if key[0] == upstream]:
-            del self.grants[key]
+        self.grants.pop(upstream, None)
 
     def end_revocation(self) -> None:
         self.revoking = None
@@ -97,4 +101,8 @@ class Leases:
 
     def end_round(self) -> None:
         """Forwards have been worked off: only what is still granted keeps its lease."""
-        self.leased = set().union(*self.grants.values())
+        self.leased = self.granted()
+
+    def granted(self) -> set[WorkerId]:
+        """Every worker that some upstream instance may send to."""
+        return {worker for of_actor in self.grants.values() for granted in of_actor.values() for worker in granted}

@@ -97,7 +97,7 @@ class Lessee(Instance):
     # --- back to the lessor --------------------------------------------------------------------------------------------
 
     def may_forward(self, message: Executable, worker: WorkerId) -> bool:
-        return worker == self.spec.home and self.state is not _BLOCKED
+        return worker == self.spec.home and self.state is not _BLOCKED and not message.critical
 
     def send_elsewhere(self, message: Data, worker: WorkerId) -> None:
         """Hand a message back. It is done here; the lessor runs it, and the return channel answers for that."""
@@ -173,6 +173,7 @@ class Lessee(Instance):
                 self.states.take(),
                 self.outbox.take_sent(),
                 self.returned,
+                self.take_timers(),
             )
         )
 

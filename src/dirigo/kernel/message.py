@@ -184,6 +184,7 @@ class SyncReply(_Record, frozen=True):
     partial: Any
     sent: tuple[tuple[Address, WorkerId, int], ...]  # (downstream actor, its worker, last id)
     returned: int  # the last id on the channel from this lessee to its lessor
+    timers: tuple[tuple[float, Any], ...] = ()  # (due time, payload) of processing-time timers, which move too
 
 
 class Unsync(_Record, frozen=True):

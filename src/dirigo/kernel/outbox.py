@@ -30,6 +30,8 @@ from dirigo.kernel.message import (
 if TYPE_CHECKING:
     from dirigo.kernel.party import Party
 
+_INPUT = Lane.INPUT
+
 
 class Route:
     """Everything the sender knows of one downstream actor."""
@@ -133,7 +135,7 @@ class Outbox:
                 worker,
                 party.address,
                 party.worker,
-                Lane.INPUT,
+                _INPUT,
                 seq,
                 view,
                 output.payload,

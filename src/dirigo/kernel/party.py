@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dirigo.kernel.address import Address, WorkerId, instance_name
 from dirigo.kernel.errors import ProtocolError
+from dirigo.kernel.mailbox import Transition
 from dirigo.kernel.message import CriticalAck, Data, Grant, Message, ProgramAck, Revoke
 from dirigo.kernel.outbox import Outbox
 
@@ -35,7 +36,7 @@ class Party:
         self.spec_downstreams = downstreams
         self.outbox = Outbox(self)
         self.critical_acked: dict[Address, int] = {}  # the last program whose critical messages a target has executed
-        self.story: deque[str] = deque(maxlen=_STORY_LINES_MAX)
+        self.story: deque[str | Transition] = deque(maxlen=_STORY_LINES_MAX)
 
     @property
     def name(self) -> str:
@@ -80,4 +81,10 @@ class Party:
         self.story.append(line)
 
     def error(self, rule: str, what: str) -> ProtocolError:
-        return ProtocolError(rule, self.name, what, self.story)
+        return ProtocolError(rule, self.name, what, map(_told, self.story))
+
+
+def _told(item: str | Transition) -> str:
+    if isinstance(item, str):
+        return item
+    return f"{item.source.value} -> {item.target.value}: {item.event.value}"

@@ -20,6 +20,7 @@ class Source(Party):
 
     def emit(self, output: Output | CriticalOutput) -> None:
         self.outbox.emit(output)
+        self.host.do_requests()
 
     def is_waiting(self) -> bool:
         """Whether a target still has to acknowledge a barrier; a host that cannot buffer emits nothing meanwhile."""

@@ -22,11 +22,25 @@ from dirigo.kernel.message import CriticalOutput, CriticalRun, Data, Executable,
 from dirigo.kernel.party import Party
 from dirigo.kernel.source import Source
 
+_RUNNABLE = MailboxState.RUNNABLE
+
 
 class Worker:
     """All parties at one worker, around one strategy."""
 
-    __slots__ = ("_requests", "directory", "id", "now", "observer", "outgoing", "parties", "running", "strategy")
+    __slots__ = (
+        "_current",
+        "_requests",
+        "directory",
+        "id",
+        "now",
+        "observer",
+        "outgoing",
+        "parties",
+        "running",
+        "strategy",
+        "timed",
+    )
 
     def __init__(self, worker_id: WorkerId, directory: Directory, strategy: Hooks) -> None:
         self.id = worker_id
@@ -37,6 +51,8 @@ class Worker:
         self.observer: Observer | None = None
         self.now = 0.0  # set by the host before it calls
         self.running: Executable | None = None
+        self._current: Instance | None = None  # whose message is running
+        self.timed: set[Address] = set()  # instances with timers
         self._requests: list[Callable[[], None]] = []  # what the strategy asked for inside a hook
 
     # --- for the host --------------------------------------------------------------------------------------------------
@@ -59,13 +75,18 @@ class Worker:
         while True:
             message = strategy.get_next_message(self)
             if message is None:
-                return None
-            instance = self.parties[message.to]
-            assert isinstance(instance, Instance)
-            if instance.state is MailboxState.RUNNABLE or instance.may_run(message):
+                if not self._requests:
+                    return None
+                self._do_requests()  # which may have made a message ready
+                message = strategy.get_next_message(self)
+                if message is None:
+                    return None
+            instance: Instance = self.parties[message.to]  # type: ignore[assignment]  # only instances offer messages
+            if instance.state is _RUNNABLE or instance.may_run(message):
                 break
             instance.held.append(message)  # type: ignore[arg-type]  # a critical message always may run
         self.running = message
+        self._current = instance
         instance.begin(message)
         strategy.pre_apply(self, message)
         if self.observer is not None:
@@ -76,8 +97,8 @@ class Worker:
         """Run user code on the message that ``next`` chose. The only method that may be called on another thread."""
         message = self.running
         assert message is not None
-        instance = self.parties[message.to]
-        assert isinstance(instance, Instance)
+        instance = self._current
+        assert instance is not None
         function = instance.function
         if function is None:
             function = instance.function = instance.spec.behaviour(instance.states)
@@ -90,15 +111,24 @@ class Worker:
         """User code has returned: send its outputs and go on with the protocol."""
         message = self.running
         assert message is not None
-        instance = self.parties[message.to]
-        assert isinstance(instance, Instance)
-        self.running = None
+        instance = self._current
+        assert instance is not None
+        self.running = self._current = None
         if self.observer is not None:
             self.observer.executed(self.id, message)
         instance.executed(message)
         self.strategy.post_apply(self, message, elapsed_s)
         if self._requests:
             self._do_requests()
+
+    def next_timer(self) -> float | None:
+        """When the host should call ``fire_timers``; None if no timer is set here."""
+        return min((due for address in self.timed for due, _ in self.instance(address).timers), default=None)
+
+    def fire_timers(self) -> None:
+        """Start what is due at ``now``."""
+        for address in sorted(self.timed):
+            self.instance(address).fire_timers(self.now)
 
     def add_source(self, address: Address, downstreams: tuple[Address, ...]) -> Source:
         source = Source(self, address, downstreams)
@@ -117,6 +147,11 @@ class Worker:
         spec = self.directory[address]
         party = self.parties[address] = Lessor(self, spec) if spec.home == self.id else Lessee(self, spec)
         return party
+
+    def do_requests(self) -> None:
+        """Start what a strategy asked for outside of ``receive``, ``next`` and ``finish``."""
+        if self._requests:
+            self._do_requests()
 
     def _do_requests(self) -> None:
         while self._requests:
@@ -140,10 +175,11 @@ class Worker:
         return instance
 
     def role(self, address: Address) -> Role:
-        return self.instance(address).role
+        return Role.LESSOR if self.directory[address].home == self.id else Role.LESSEE
 
     def mailbox_state(self, address: Address) -> MailboxState:
-        return self.instance(address).state
+        party = self.parties.get(address)
+        return party.state if isinstance(party, Instance) else MailboxState.RUNNABLE
 
     def may_forward(self, message: Executable, worker: WorkerId) -> bool:
         return self.instance(message.to).may_forward(message, worker)
@@ -158,7 +194,8 @@ class Worker:
         return frozenset(self.parties[sender].outbox.route(to).open)
 
     def state_bytes(self, address: Address) -> int:
-        return self.instance(address).states.size_bytes()
+        party = self.parties.get(address)
+        return party.states.size_bytes() if isinstance(party, Instance) else 0
 
     def run_alone(self, address: Address, payload: Any) -> None:
         lessor = self.lessor(address)

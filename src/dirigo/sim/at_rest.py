@@ -46,8 +46,8 @@ def _check_leases(lessor: Lessor, workers: list[Worker]) -> None:
             raise ViolationError("leases-consistent", f"{party.name} has a partial state but no lease")
         for sender in worker.parties.values():
             route = sender.outbox.routes.get(lessor.address)
-            granted = leases.grants.get((sender.address, worker.id), set())
+            granted = leases.granted_to(sender.address, worker.id)
             if route is not None and not route.open <= granted:
                 raise ViolationError("leases-consistent", f"{sender.name} may send where {lessor.name} did not grant it")
-    if not set().union(*leases.grants.values()) <= leases.leased:
+    if not leases.granted() <= leases.leased:
         raise ViolationError("leases-consistent", f"{lessor.name} granted a worker that holds no lease")

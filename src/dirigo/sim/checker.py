@@ -4,14 +4,14 @@ One ``Ledger`` per actor is a fold over events that concern the actor: what its 
 respect to their critical messages, what was *executed* and where, which messages were sent. It knows nothing of cuts,
 rounds or leases, so a mistake there cannot make a check agree with it.
 
-An *epoch* of an edge is the number of critical messages emitted on it so far: a message of epoch e must run after the first e
-critical messages of its edge, and before the one that follows.
+An *epoch* of an edge is the number of critical messages emitted on it so far: a message of epoch e must run after the first
+e critical messages of its edge, and before the one that follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from dirigo.kernel import Address, WorkerId
 from dirigo.kernel.mailbox import Event, Role, Transition
@@ -45,6 +45,7 @@ class ViolationError(Exception):
 INVARIANTS: dict[str, str] = {
     "dependency-before-critical": "all that an upstream emitted before a critical message runs before it",
     "critical-before-pending": "all that an upstream emitted after a critical message runs after it",
+    "outputs-before-barrier": "no barrier leaves outputs of messages behind that its sender has executed",
     "exactly-once": "each message runs once, and only if it was emitted",
     "critical-log": "critical messages of an edge run once each, in the order they were emitted",
     "sync-one-complete": "a SYNC_ONE runs once, with one critical message of every upstream that has not ended",
@@ -89,6 +90,7 @@ class Ledger:
 
     __slots__ = (
         "actor",
+        "alone",
         "base",
         "before",
         "coverage",
@@ -114,6 +116,7 @@ class Ledger:
         self.running: set[WorkerId] = set()
         self.promised: set[tuple[Address, str]] = set()  # outputs withheld for a barrier, not emitted yet
         self.before: set[tuple[Address, str, str]] = set()  # (upstream, a, b): a must run before b
+        self.alone: set[str] = set()  # what the function asked to run alone, at once or by a timer
         self.base: dict[str, int] = {}  # the state as of the last round
         self.owed: set[tuple[Any, ...]] = set()  # acknowledgments that this actor's instances have to send
         self.outstanding: set[tuple[Address, int]] = set()  # programs of this actor that are not acknowledged
@@ -128,6 +131,7 @@ class Ledger:
             tuple(sorted(self.running)),
             tuple(sorted(self.promised)),
             tuple(sorted(self.before)),
+            tuple(sorted(self.alone)),
             tuple(sorted(self.base.items())),
             tuple(sorted(self.owed)),
             tuple(sorted(self.outstanding)),
@@ -139,7 +143,7 @@ class Ledger:
         for name, edge in self.edges.items():
             twin.edges[name] = edge.copy()
         twin.critical = self.critical
-        for name in ("executed_counts", "running", "promised", "before", "base", "owed", "outstanding", "seqs"):
+        for name in ("executed_counts", "running", "promised", "before", "alone", "base", "owed", "outstanding", "seqs"):
             setattr(twin, name, getattr(self, name).copy())
         return twin
 
@@ -159,6 +163,10 @@ class Ledger:
 
     def emitted(self, sender: Address, payload: str, critical: bool) -> None:
         edge = self.edges[sender]
+        if critical and (sender, payload) not in self.promised:
+            behind = sorted(output for promiser, output in self.promised if promiser == sender)
+            if behind:
+                self._fail("outputs-before-barrier", f"{payload} of {sender} leaves before {behind}, produced earlier")
         self.promised.discard((sender, payload))
         if critical:
             edge.emitted += 1
@@ -214,9 +222,7 @@ class Ledger:
             self._check_replica(worker, dict(own), dict(readable))
         self.running.discard(worker)
 
-    def _check_place(
-        self, worker: WorkerId, sender: Address, origin: WorkerId, payload: str, lane: Lane, seq: int
-    ) -> None:
+    def _check_place(self, worker: WorkerId, sender: Address, origin: WorkerId, payload: str, lane: Lane, seq: int) -> None:
         if (worker == self.home) != (lane is Lane.RETURN) and lane is not Lane.INPUT:
             self._fail("one-hop", f"{payload} of {sender} on lane {lane.name} ran at w{worker}")
         if self.ordered:
@@ -252,6 +258,7 @@ class Ledger:
         self.base = dict(contents)
         self.running.discard(worker)
         if parts[0][0] == self.actor:
+            self._check_alone(parts[0][1])
             return
         if one:
             self._check_complete(parts)
@@ -262,6 +269,14 @@ class Ledger:
             edge.executed += 1
             edge.due.pop(0)
             edge.ended = edge.ended or final
+
+    def asked(self, payload: str) -> None:
+        self.alone.add(payload)
+
+    def _check_alone(self, payload: str) -> None:
+        if payload != "injected" and payload not in self.alone:
+            self._fail("exactly-once", f"{payload} ran alone, but was not asked for, or ran before")
+        self.alone.discard(payload)
 
     def _check_contents(self, contents: Mapping[str, int]) -> None:
         if contents != self.executed_counts:
@@ -286,7 +301,7 @@ class Ledger:
             if upstream == sender and later == payload:
                 self._check_earlier(edge, sender, earlier, payload)
 
-    def moved(self, worker: WorkerId, row: Transition) -> None:
+    def moved(self, row: Transition) -> None:
         if row.role is Role.LESSEE:
             return
         if row.event is Event.CONSOLIDATED:
@@ -327,10 +342,12 @@ class Ledger:
                 self._fail("no-deadlock", f"{sorted(edge.waiting) + edge.due} of {upstream} never ran")
         if self.promised:
             self._fail("exactly-once", f"{sorted(self.promised)} were withheld and never emitted")
+        if self.alone:
+            self._fail("exactly-once", f"{sorted(self.alone)} should have run alone and never did")
         if self.owed or self.outstanding:
             self._fail("acknowledged", f"{sorted(self.owed, key=repr) or sorted(self.outstanding)} are still owed")
 
-    def _fail(self, invariant: str, what: str) -> None:
+    def _fail(self, invariant: str, what: str) -> NoReturn:
         raise ViolationError(invariant, f"at {self.actor}: {what}")
 
 

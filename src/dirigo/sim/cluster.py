@@ -18,7 +18,7 @@ from sys import float_info
 from time import perf_counter
 from typing import Any
 
-from dirigo.kernel import Address, Data, Directory, DirigoError, Hooks, Observer, Worker, WorkerId
+from dirigo.kernel import Address, Data, Directory, DirigoError, Hooks, Message, Observer, Worker, WorkerId
 from dirigo.sim.feed import Feed
 from dirigo.sim.host import Host
 from dirigo.sim.metrics import Metrics
@@ -29,6 +29,7 @@ from dirigo.sim.service import Measured, Service
 Trace = Callable[[float, str, WorkerId, object], None]  # (when, what, where, the message)
 StrategyFactory = Callable[[WorkerId, Random], Hooks]  # the generator is for strategies that leave something to chance
 ObserverFactory = Callable[[WorkerId], Observer]
+Carried = Callable[[list[Message]], None]  # what one worker sent in one go, before the network has it
 
 EVENTS_MAX = 10_000_000
 _FOREVER = float("inf")
@@ -56,6 +57,7 @@ class Cluster:
         seed: int = 0,
         observer: ObserverFactory | None = None,
         trace: Trace | None = None,
+        carried: Carried | None = None,
         with_latencies: bool = False,
     ) -> None:
         self.seed = seed
@@ -64,6 +66,7 @@ class Cluster:
         self.network = network or Network()
         self.service = service or Service()
         self.trace = trace
+        self.carried = carried
         self.with_latencies = with_latencies
         self._network_rng = self.rng("network")
         self._service_rng = self.rng("service")
@@ -279,6 +282,8 @@ class Cluster:
     def _carry(self, host: Host) -> None:
         """Give what a worker wants sent to the network."""
         outgoing, now, heap = host.worker.outgoing, self.now, self._heap
+        if self.carried is not None:
+            self.carried(outgoing)
         for message in outgoing:
             link, destination = host.links.get(message.worker) or self._connect(host, message.worker)
             if type(message) is Data:

@@ -1,7 +1,7 @@
 """Runs every order of deliveries and executions of a small world, to closure.
 
-A global state is: one local state per worker, one ledger per actor, what may still be injected, and what is in the network (a
-multiset: the network orders nothing). All of them are small integers, and a step of the search is a few look-ups however
+A global state is: one local state per worker, one ledger per actor, what may still be injected, and what is in the network
+(a multiset: the network orders nothing). All of them are small integers, and a step of the search is a few look-ups however
 expensive the handler is (see ``handlers``).
 
 The search is breadth first, so the first violation found is one with the fewest steps. States seen are kept as 64-bit
@@ -24,7 +24,7 @@ from typing import Any
 from dirigo.kernel import Address, Data, DirigoError, ProtocolError
 from dirigo.sim.at_rest import check_at_rest
 from dirigo.sim.checker import ViolationError
-from dirigo.sim.handlers import FINISH, INJECT, RUN, STEP, Handlers, Ledgers, Outcome, describe
+from dirigo.sim.handlers import FINISH, FIRE, INJECT, RUN, STEP, Handlers, Ledgers, Outcome, describe
 from dirigo.sim.recorder import ledgers_of
 from dirigo.sim.world import World
 
@@ -76,6 +76,7 @@ class Explorer:
         self.slot_of: dict[Address, int] = {name: self.width + index for index, name in enumerate(self.names)}
         self.budget = self.width + len(self.names)  # the slot of what may still be injected
         self.net = self.budget + 1  # where the messages in the network begin
+        self.move: Move | None = None  # the one being made, for the story of a violation
 
     def initial(self) -> State:
         ledgers = [self.ledgers.intern(ledger) for ledger in ledgers_of(self.world).values()]
@@ -99,14 +100,14 @@ class Explorer:
             slot = destination[message]
             rest = state[net:index] + state[index + 1 :]
             for number, outcome in enumerate(outcomes_of(slot, state[slot], message)):
-                self.move = (slot, message, False, number)
-                yield self.move, follow(state, slot, outcome, rest, 0)
+                self.move = move = (slot, message, False, number)
+                yield move, follow(state, slot, outcome, rest, 0)
         messages = state[net:]
         for slot in range(self.width):
             for event, outcomes in own_events(slot, state[slot]):
                 for number, outcome in enumerate(outcomes):
-                    self.move = (slot, event, False, number)
-                    yield self.move, follow(state, slot, outcome, messages, 0)
+                    self.move = move = (slot, event, False, number)
+                    yield move, follow(state, slot, outcome, messages, 0)
         if state[self.budget]:
             yield from self._extra_moves(state, messages)
 
@@ -117,15 +118,15 @@ class Explorer:
             if budget >> bit & 1:
                 slot = self.world.homes[actor]
                 for number, outcome in enumerate(self.handlers.outcomes(slot, state[slot], INJECT - bit)):
-                    self.move = (slot, INJECT - bit, False, number)
-                    yield self.move, self._follow(state, slot, outcome, messages, 1 << bit)
+                    self.move = move = (slot, INJECT - bit, False, number)
+                    yield move, self._follow(state, slot, outcome, messages, 1 << bit)
         if budget >> len(injections):
             for message in dict.fromkeys(messages):
                 if not isinstance(self.handlers.messages[message], Data):
                     slot = self.handlers.destination[message]
                     for number, outcome in enumerate(self.handlers.outcomes(slot, state[slot], message)):
-                        self.move = (slot, message, True, number)
-                        yield self.move, self._follow(state, slot, outcome, messages, 1 << len(injections))
+                        self.move = move = (slot, message, True, number)
+                        yield move, self._follow(state, slot, outcome, messages, 1 << len(injections))
 
     def _follow(self, state: State, slot: int, outcome: Outcome, messages: State, spent: int) -> State:
         local, sent, facts, consolidated, wakes = outcome
@@ -186,10 +187,13 @@ class Explorer:
                             following.append(successor)
                             back.append(_encode(position, move))
                     if found.transitions == before:
+                        self.move = None
                         self._check_end(state)
-                except (DirigoError, ViolationError) as error:
-                    last = None if found.transitions == before and _is_end(error) else self.move
-                    self._explain(found, error, parents, position, last)
+                except DirigoError as error:  # a handler of the kernel refused
+                    self._explain(found, error, parents, position, (*self.handlers.tried, False, 0))
+                    break
+                except ViolationError as violation:  # at the end of a move, or at the end of a run
+                    self._explain(found, violation, parents, position, self.move)
                     break
                 if progress is not None and position % 5_000 == 0:
                     found.states = len(seen)
@@ -272,7 +276,7 @@ class Explorer:
             if duplicates and not isinstance(self.handlers.messages[message], Data):
                 yield self.handlers.destination[message], message, True
         for slot in range(self.width):
-            for event in (STEP,) if slot in self.handlers.sources else (RUN, FINISH):
+            for event in self.handlers.own_kinds(slot, state[slot]):
                 yield slot, event, False
         for bit, (_, actor) in enumerate(self.handlers.injections):
             if state[self.budget] >> bit & 1:
@@ -307,6 +311,8 @@ class Explorer:
             told = f"{where} {'starts' if self.world.split else 'runs'} a message"
         elif event == FINISH:
             told = f"{where} finishes the message that it runs"
+        elif event == FIRE:
+            told = f"the timers at {where} are due"
         else:
             told = f"a strategy asks {where} to {self.handlers.injections[INJECT - event][0]}"
         return told + (" (it will come again)" if stays else "") + (f" [choice {number}]" if number else "")
@@ -329,11 +335,6 @@ def _encode(position: int, move: Move) -> int:
 
 def _decode(code: int) -> tuple[int, Move]:
     return code >> 38, (code >> 32 & 0x3F, (code >> 9 & 0x7FFFFF) - 64, bool(code & 1), code >> 1 & 0xFF)
-
-
-def _is_end(error: Exception) -> bool:
-    """Whether an error was found in a state that has no successors, and not on the way to one."""
-    return isinstance(error, ViolationError) and error.invariant in ("no-deadlock", "leases-consistent", "acknowledged")
 
 
 def _as_violation(error: Exception) -> ViolationError:

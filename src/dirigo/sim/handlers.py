@@ -1,12 +1,13 @@
 """Single workers under exploration: every distinct local state and message once, every handler call once.
 
-The kernel's handlers are pure. So the outcomes of an event at a worker depend on nothing but the worker's local state and the
-event, and the explorer asks for each pair only once. Nondeterminism inside a handler (a strategy's choice) is a ``choose(n)``
-that is replayed for every answer.
+The kernel's handlers are pure. So the outcomes of an event at a worker depend on nothing but the worker's local state and
+the event, and the explorer asks for each pair only once. Nondeterminism inside a handler (a strategy's choice) is a
+``choose(n)`` that is replayed for every answer.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
@@ -19,10 +20,10 @@ from dirigo.scheduling import Chaos
 from dirigo.sim.checker import Fact, Ledger
 from dirigo.sim.recorder import Recorder
 from dirigo.sim.snapshot import Copier, canonical
-from dirigo.sim.world import World
+from dirigo.sim.world import SEEN, World
 
 # Events at a worker: the delivery of message k >= 0, or one of these; injection k is INJECT - k.
-RUN, FINISH, STEP, INJECT = -1, -2, -3, -4
+RUN, FINISH, STEP, FIRE, INJECT = -1, -2, -3, -4, -5
 
 
 class Outcome(NamedTuple):
@@ -79,20 +80,18 @@ class Handlers:
         self.destination: list[int] = []
         self.is_eager: list[bool] = []
         self.calls = 0
+        self.tried = (0, 0)  # the worker and the event of the last handler call
         self._message_ids: dict[Message, int] = {}
         self._ids: list[dict[Hashable, int]] = [{} for _ in range(self.width)]
         self._dumps: list[list[bytes]] = [[] for _ in range(self.width)]
         self._script_at: list[list[int]] = [[] for _ in range(self.width)]
         self._outcomes: list[list[dict[int, tuple[Outcome, ...]]]] = [[] for _ in range(self.width)]
-        self._busy: list[list[tuple[bool, bool]]] = [[] for _ in range(self.width)]  # running, has messages to run
+        self._busy: list[list[tuple[bool, bool, bool]]] = [[] for _ in range(self.width)]  # runs, can run, has timers
         self._own: list[list[tuple[tuple[int, tuple[Outcome, ...]], ...] | None]] = [[] for _ in range(self.width)]
         self._fact_ids: dict[Hashable, int] = {}
         self.fact_lists: list[tuple[Fact, ...]] = []
         self._idle: dict[tuple[int, int, Address], bool] = {}
-        shared = [self.directory, self.freedom, self.chooser, self.recorder]
-        for spec in self.directory:
-            shared += [spec, spec.downstreams]
-        self._copier = Copier(shared)
+        self._copier = Copier([self.directory, *self.directory, self.freedom, self.chooser, self.recorder, *SEEN.values()])
 
     def _has_choice(self, source: Address) -> bool:
         return any(self.freedom.direct.get(target) for target in self.world.targets(source))
@@ -124,7 +123,8 @@ class Handlers:
             self._script_at[slot].append(script_at)
             self._outcomes[slot].append({})
             self._own[slot].append(None)
-            self._busy[slot].append((worker.running is not None, bool(getattr(worker.strategy, "kept", ()))))
+            waiting = bool(getattr(worker.strategy, "kept", ()))
+            self._busy[slot].append((worker.running is not None, waiting, bool(worker.timed)))
         return known
 
     def worker(self, slot: int, local: int) -> Worker:
@@ -149,18 +149,18 @@ class Handlers:
         """The events that a worker can have without a message, with their outcomes."""
         known = self._own[slot][local]
         if known is None:
-            kinds = self._own_kinds(slot, local)
+            kinds = self.own_kinds(slot, local)
             found = ((event, self.outcomes(slot, local, event)) for event in kinds)
             known = self._own[slot][local] = tuple((event, outcomes) for event, outcomes in found if outcomes)
         return known
 
-    def _own_kinds(self, slot: int, local: int) -> tuple[int, ...]:
+    def own_kinds(self, slot: int, local: int) -> tuple[int, ...]:
+        """The events that a worker may be able to have without a message."""
         if slot in self.sources:
             return (STEP,)
-        running, waiting = self._busy[slot][local]
-        if running:
-            return (FINISH,)
-        return (RUN,) if waiting else ()
+        running, waiting, timed = self._busy[slot][local]
+        kinds = (FINISH,) if running else (RUN,) if waiting else ()
+        return (*kinds, FIRE) if timed else kinds
 
     def outcomes(self, slot: int, local: int, event: int) -> tuple[Outcome, ...]:
         """All that can come of an event at a worker; empty if it cannot happen."""
@@ -181,6 +181,7 @@ class Handlers:
 
     def _try(self, slot: int, local: int, event: int) -> Outcome | None:
         self.calls += 1
+        self.tried = (slot, event)
         worker = self.worker(slot, local)
         self.recorder.workers = {slot: worker}
         self.facts.clear()
@@ -223,6 +224,9 @@ class Handlers:
                 return False
             worker.apply()
             worker.finish()
+        elif event == FIRE:
+            worker.now = math.inf
+            worker.fire_timers()
         else:
             what, actor = self.injections[INJECT - event]
             lessor = worker.lessor(actor)
@@ -248,7 +252,7 @@ class Handlers:
         return tuple(
             actor
             for actor, fact in self.facts
-            if fact[0] == "moved" and isinstance(fact[2], Transition) and fact[2].event is Event.CONSOLIDATED
+            if fact[0] == "moved" and isinstance(fact[1], Transition) and fact[1].event is Event.CONSOLIDATED
         )
 
     def _intern_facts(self) -> tuple[tuple[Address, int], ...]:

@@ -59,6 +59,8 @@ def _of_instance(instance: Instance) -> Iterator[str]:
             yield f"has {len(instance.intents)} intents that did not run"
         if instance.leases.deferred:
             yield f"has {len(instance.leases.deferred)} registrations to answer"
+        if instance.leases.revoking is not None:
+            yield "is scaling in"
 
 
 def _channels(instance: Instance) -> list[Inbound]:

@@ -29,12 +29,18 @@ class Recorder:
         for to in dict.fromkeys(output.to for output in outputs if output.to != sender):
             concerned = tuple((output.payload, output.critical) for output in outputs if output.to == to)
             self.facts.append((to, ("withheld", sender, concerned)))
+        for output in outputs:
+            if output.to == sender:
+                self.facts.append((sender, ("asked", output.payload)))
 
     def started(self, worker: WorkerId, message: Executable) -> None:
         self.facts.append((message.to, ("started", worker, message.critical)))
 
     def executed(self, worker: WorkerId, message: Executable) -> None:
-        states = self.workers[worker].instance(message.to).states
+        instance = self.workers[worker].instance(message.to)
+        states = instance.states
+        for _, payload in instance.context.timers:
+            self.facts.append((message.to, ("asked", payload)))
         own = tuple(sorted(seen(states).items()))
         if isinstance(message, CriticalRun):
             parts = tuple((sender, payload) for sender, _, payload in message.parts)
@@ -58,7 +64,7 @@ class Recorder:
     def moved(self, address: Address, worker: WorkerId, row: Any) -> None:
         self.rows.add(row)
         if isinstance(row, Transition):
-            self.facts.append((address, ("moved", worker, row)))
+            self.facts.append((address, ("moved", row)))
 
     def sent(self, messages: Iterable[Message]) -> None:
         """Note what the worker wants sent; called by whoever takes its outgoing messages."""

@@ -22,7 +22,19 @@ from dirigo.state import StateSet
 
 # What differs without making a difference (the story), and what is the same for all copies.
 _LEFT_OUT = frozenset(
-    {"address", "context", "critical_acked", "function", "host", "party", "spec", "spec_downstreams", "story", "worker"}
+    {
+        "address",
+        "context",
+        "critical_acked",
+        "function",
+        "host",
+        "party",
+        "spec",
+        "spec_downstreams",
+        "story",
+        "undrained",  # follows from the counters; only how much of it was already found out differs
+        "worker",
+    }
 )
 
 
@@ -30,35 +42,32 @@ class Copier:
     """Makes copies that share the given objects (directory, specs, chooser ...) instead of copying them."""
 
     def __init__(self, shared: list[Any]) -> None:
-        self._shared = shared
+        self._token = len(_SHARED)
+        _SHARED.append(shared)
         self._keys = {id(item): key for key, item in enumerate(shared)}
+        # A table by type is looked up in C; asking for a persistent id would be a Python call per object.
+        self._table = {type(item): self._refer for item in shared}
+
+    def _refer(self, item: Any) -> tuple[Any, tuple[int, int]]:
+        return _fetch, (self._token, self._keys[id(item)])
 
     def dump(self, worker: Worker) -> bytes:
         buffer = io.BytesIO()
-        pickler = _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL)
-        pickler.keys = self._keys
+        pickler = pickle.Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL)
+        pickler.dispatch_table = self._table
         pickler.dump(worker)
         return buffer.getvalue()
 
     def load(self, dumped: bytes) -> Worker:
-        unpickler = _Unpickler(io.BytesIO(dumped))
-        unpickler.shared = self._shared
-        worker: Worker = unpickler.load()
+        worker: Worker = pickle.loads(dumped)
         return worker
 
 
-class _Pickler(pickle.Pickler):
-    keys: dict[int, int]
-
-    def persistent_id(self, obj: Any) -> int | None:
-        return self.keys.get(id(obj))
+_SHARED: list[list[Any]] = []
 
 
-class _Unpickler(pickle.Unpickler):
-    shared: list[Any]
-
-    def persistent_load(self, pid: int) -> Any:
-        return self.shared[pid]
+def _fetch(token: int, key: int) -> Any:
+    return _SHARED[token][key]
 
 
 def canonical(worker: Worker) -> Hashable:
@@ -73,11 +82,12 @@ def _freeze(value: Any) -> Hashable:
     if isinstance(value, (tuple, deque)):
         return tuple(map(_freeze, value))
     if isinstance(value, list):
-        return tuple(sorted(map(_freeze, value), key=repr))
+        frozen = tuple(map(_freeze, value))
+        return frozen if len(frozen) < 2 else tuple(sorted(frozen, key=repr))
     if isinstance(value, dict):
-        return tuple(sorted(((_freeze(key), _freeze(item)) for key, item in value.items()), key=repr))
+        return tuple((key, _freeze(value[key])) for key in sorted(value))
     if isinstance(value, (set, frozenset)):
-        return tuple(sorted(value, key=repr))
+        return tuple(sorted(value))
     if isinstance(value, StateSet):
         return value.freeze()
     return _freeze_object(value)

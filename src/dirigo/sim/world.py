@@ -41,9 +41,11 @@ class Actor:
     replicated: bool = False
     lessees_max: int = 64
     propagates: tuple[Address, ...] | None = None  # where its critical messages go on to; None: to all downstreams
+    swallows: frozenset[str] = frozenset()  # critical messages that go no further
     results: bool = False  # a critical message also produces regular messages before and after the next one
     born_on: frozenset[str] = frozenset()  # payloads on which it emits a critical message of its own
     alone_on: frozenset[str] = frozenset()  # payloads on which it asks to run alone
+    timer_on: frozenset[str] = frozenset()  # payloads on which it sets a timer
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,9 @@ class World:
         )
 
 
+SEEN = {replicated: MapState(str, int, combine=add, default=0, replicated=replicated) for replicated in (False, True)}
+
+
 @dataclass(frozen=True)
 class StatesOf:
     """Counts of the payloads that an instance has seen: any loss, double count or wrong merge shows."""
@@ -124,7 +129,7 @@ class StatesOf:
     replicated: bool
 
     def __call__(self) -> StateSet:
-        return StateSet({"seen": MapState(str, int, combine=add, default=0, replicated=self.replicated)})
+        return StateSet({"seen": SEEN[self.replicated]})
 
 
 def seen(states: States) -> dict[str, int]:
@@ -161,21 +166,21 @@ class Relay:
                 context.emit(to, f"{payload}.after")
             else:
                 context.emit(to, payload)
+        if payload in actor.timer_on:
+            context.set_timer(1.0, f"{payload}.timer")
         if payload in actor.alone_on:
             context.run_alone(f"{payload}.alone")
 
     def on_critical(self, context: Context, critical: CriticalRun) -> None:
         actor = self._actor
         sender, _, payload = critical.parts[0]
-        if sender == actor.name:
+        if sender == actor.name or payload in actor.swallows:
             return
         name = payload if critical.granularity is Granularity.ONE else f"{payload}^{sender}"
         for to in actor.downstreams if actor.propagates is None else actor.propagates:
             if actor.results:
                 context.emit(to, f"{name}.result")
-            context.emit_critical(
-                to, name, granularity=critical.granularity, barrier=critical.barrier, final=critical.final
-            )
+            context.emit_critical(to, name, granularity=critical.granularity, barrier=critical.barrier, final=critical.final)
             if actor.results:
                 context.emit(to, f"{name}.late")
 

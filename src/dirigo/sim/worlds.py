@@ -1,7 +1,7 @@
 """The worlds that ``dirigo verify`` explores to closure. Each is as small as its question allows.
 
-Read a script as: words are messages, ``|1`` is a SYNC_CHANNEL, ``#1`` a SYNC_ONE, ``.`` the end of the stream. A world counts
-only if every kind of channel in it carries messages before and after a barrier.
+Read a script as: words are messages, ``|1`` is a SYNC_CHANNEL, ``#1`` a SYNC_ONE, ``.`` the end of the stream. A world
+counts only if every kind of channel in it carries messages before and after a barrier.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from dirigo.sim.world import Actor, Step, World, script
 
 def _to_both(first: str, second: str, text: str) -> tuple[Step, ...]:
     """A script whose every step goes to two actors."""
-    return tuple(
-        (*left, *right) for left, right in zip(script(first, text), script(second, text), strict=True)
-    )
+    return tuple((*left, *right) for left, right in zip(script(first, text), script(second, text), strict=True))
 
 
 def _sink(**options: object) -> Actor:
@@ -35,9 +33,16 @@ WORLDS: tuple[World, ...] = (
     ),
     World(
         "overlap",
-        "two upstreams with overlapping SYNC_CHANNELs",
-        (_sink(lessees=1, direct=(0,)),),
+        "two upstreams with overlapping SYNC_CHANNELs, their messages forwarded",
+        (_sink(lessees=1),),
         {"S": script("D", "a |1 b"), "T": script("D", "x |2 y")},
+        split=True,
+    ),
+    World(
+        "overlap-direct",
+        "two upstreams with overlapping SYNC_CHANNELs, their messages sent directly",
+        (_sink(lessees=1, forwards=(), direct=(0,)),),
+        {"S": script("D", "a |1 b"), "T": script("D", "x |2")},
         split=True,
     ),
     World(
@@ -68,14 +73,15 @@ WORLDS: tuple[World, ...] = (
     ),
     World(
         "registration-race",
-        "registrations of a lessee and of a source race barriers of both",
-        (_relay(lessees=1), _sink(lessees=1, forwards=(), direct=(0,))),
-        {"S": script("U", "a |1 b"), "T": script("D", "x |2 y")},
+        "registrations race the barriers of their own upstream and of another",
+        (_sink(lessees=1, direct=(0,)),),
+        {"S": script("D", "a |1 b"), "T": script("D", "|2")},
+        split=True,
     ),
     World(
         "born-on-lessee",
-        "a critical message is born on a lessee, while a barrier from upstream is under way",
-        (_relay(lessees=1, born_on=frozenset({"a", "b"})), _sink(lessees=1, direct=(0,))),
+        "critical messages are born on a lessee, while a barrier from upstream is under way",
+        (_relay(lessees=1, born_on=frozenset({"a", "b"})), _sink(lessees=1)),
         {"S": script("U", "a |1 b")},
         split=True,
     ),
@@ -89,8 +95,9 @@ WORLDS: tuple[World, ...] = (
     World(
         "mixed-barriers",
         "SYNC_CHANNEL and SYNC_ONE at one actor, one queued behind the other",
-        (_sink(lessees=1, direct=(0,)),),
-        {"S": script("D", "a #1 b |1 c"), "T": script("D", "x |2 y #1 z")},
+        (_sink(lessees=1, forwards=(), direct=(0,)),),
+        {"S": script("D", "a #1 |1 b"), "T": script("D", "|2 x #1")},
+        split=True,
     ),
     World(
         "two-sync-ones",
@@ -102,8 +109,8 @@ WORLDS: tuple[World, ...] = (
     World(
         "upstream-ends",
         "an upstream ends while another waits for it in a SYNC_ONE",
-        (_sink(lessees=1, direct=(0,)),),
-        {"S": script("D", "a |1 b ."), "T": script("D", "x #1 y")},
+        (_sink(lessees=1),),
+        {"S": script("D", "a #1 b ."), "T": script("D", "#1 x #2 y")},
         split=True,
     ),
     World(
@@ -127,26 +134,34 @@ WORLDS: tuple[World, ...] = (
     ),
     World(
         "fork-one-side",
-        "critical messages go to one of two downstream actors only; the ids for the other are kept",
-        (
-            Actor("U", ("D", "E"), lessees=1, propagates=("D",)),
-            Actor("D", ()),
-            Actor("E", ()),
-        ),
-        {"S": script("U", "a |1 b |2 c"), "T": script("E", "x |3 y")},
+        "critical messages go to one of two downstream actors only",
+        (Actor("U", ("D", "E"), lessees=1, propagates=("D",)), Actor("D"), Actor("E")),
+        {"S": script("U", "a |1 b"), "T": script("E", "|2")},
+    ),
+    World(
+        "swallowed",
+        "a barrier that goes no further: the ids collected in its round are for the next one",
+        (_relay(lessees=1, swallows=frozenset({"1"})), _sink(lessees=1, forwards=(), direct=(0,))),
+        {"S": script("U", "a |1 |2 b")},
     ),
     World(
         "handed-back",
         "lessees hand messages back while barriers come",
-        (_sink(lessees=1, direct=(0,), hands_back=True),),
-        {"S": script("D", "a b |1 c"), "T": script("D", "x |2 y")},
+        (_sink(lessees=1, hands_back=True),),
+        {"S": script("D", "a b |1 c"), "T": script("D", "|2")},
+        split=True,
+    ),
+    World(
+        "handed-back-direct",
+        "lessees hand messages back that were sent to them directly",
+        (_sink(lessees=1, forwards=(), direct=(0,), hands_back=True),),
+        {"S": script("D", "a |1 b"), "T": script("D", "|2")},
     ),
     World(
         "incomplete-sync-one",
         "a SYNC_ONE names a lessee and waits, while the other upstream's barrier runs a round",
         (_sink(lessees=1, direct=(0,)),),
-        {"S": script("D", "a #1 b"), "T": script("D", "x |2 y #1 z")},
-        split=True,
+        {"S": script("D", "a #1 b"), "T": script("D", "|2 |3 #1")},
     ),
     World(
         "scale-in",
@@ -168,13 +183,27 @@ WORLDS: tuple[World, ...] = (
         (_sink(lessees=1, direct=(0,)),),
         {"S": script("D", "a |1 b")},
         scale_ins=("D",),
-        duplicates=2,
+        duplicates=1,
+    ),
+    World(
+        "twice-in-a-row",
+        "control messages of one round are delivered again in the next, while another upstream sends directly",
+        (_sink(lessees=1, forwards=(), direct=(0,)),),
+        {"S": script("D", "|1 |2"), "T": script("D", "a |3 b")},
+        duplicates=1,
+    ),
+    World(
+        "scale-in-race",
+        "an upstream registers again while its grants are being taken back",
+        (_sink(lessees=1, direct=(0,)),),
+        {"S": script("D", "a b |1 c")},
+        scale_ins=("D",),
     ),
     World(
         "ordered",
         "an ordered function: never leased, each channel in its order, whatever overtakes what",
         (_relay(lessees=1), _sink(lessees=1, direct=(0,), ordered=True)),
-        {"S": script("U", "a b |1 c"), "T": script("D", "x |2 y")},
+        {"S": script("U", "a b |1 c")},
     ),
     World(
         "results",
@@ -185,15 +214,22 @@ WORLDS: tuple[World, ...] = (
     World(
         "alone",
         "functions and a strategy start barriers of an actor on itself",
-        (_relay(lessees=1, alone_on=frozenset({"a"})), _sink(lessees=1, direct=(0,))),
+        (_relay(lessees=1), _sink(lessees=1, direct=(0,), alone_on=frozenset({"a"}))),
         {"S": script("U", "a |1 b")},
-        injections=("U", "D"),
+        injections=("U",),
+    ),
+    World(
+        "timers",
+        "timers set at a lessor or a lessee move with the partial states, and fire once",
+        (_sink(lessees=1, timer_on=frozenset({"a", "b"})),),
+        {"S": script("D", "a |1 b")},
+        split=True,
     ),
     World(
         "bounded-lessees",
         "at most one of two workers may be leased at a time",
-        (_sink(lessees=2, direct=(0, 1), lessees_max=1),),
-        {"S": script("D", "a |1 b"), "T": script("D", "x |2 y")},
+        (_sink(lessees=2, forwards=(0,), direct=(1,), lessees_max=1),),
+        {"S": script("D", "a |1 b"), "T": script("D", "|2")},
     ),
     World(
         "several-criticals",
@@ -211,9 +247,66 @@ WORLDS: tuple[World, ...] = (
 )
 
 
+# Larger relatives of the worlds above, for ``--deep``.
+DEEP_WORLDS: tuple[World, ...] = (
+    World(
+        "deep-overlap",
+        "two upstreams with overlapping SYNC_CHANNELs, forwarding and direct sending",
+        (_sink(lessees=1, direct=(0,)),),
+        {"S": script("D", "a |1 b"), "T": script("D", "x |2 y")},
+        split=True,
+    ),
+    World(
+        "deep-registration-race",
+        "registrations race barriers, with messages after both barriers",
+        (_relay(lessees=1), _sink(lessees=1, forwards=(), direct=(0,))),
+        {"S": script("U", "a |1 b"), "T": script("D", "x |2 y")},
+    ),
+    World(
+        "deep-born-on-lessee",
+        "critical messages are born on a lessee before and after a barrier",
+        (_relay(lessees=1, born_on=frozenset({"a", "b"})), _sink(lessees=1, direct=(0,))),
+        {"S": script("U", "a |1 b")},
+        split=True,
+    ),
+    World(
+        "deep-two-barriers",
+        "two barriers in a row with messages before, between and after, all instances reachable in every way",
+        (_relay(lessees=1), _sink(lessees=1, direct=(0,))),
+        {"S": script("U", "a |1 b |2 c")},
+        split=True,
+    ),
+    World(
+        "deep-mixed-barriers",
+        "SYNC_CHANNEL and SYNC_ONE at one actor with messages between all of them",
+        (_sink(lessees=1, direct=(0,)),),
+        {"S": script("D", "a #1 b |1 c"), "T": script("D", "|2 x #1 y")},
+    ),
+    World(
+        "deep-upstream-ends",
+        "an upstream ends while another waits for it, with direct sending",
+        (_sink(lessees=1, direct=(0,)),),
+        {"S": script("D", "a |1 b ."), "T": script("D", "x #1 y")},
+    ),
+    World(
+        "deep-ordered",
+        "an ordered function below a parallel one, two upstreams",
+        (_relay(lessees=1), _sink(lessees=1, direct=(0,), ordered=True)),
+        {"S": script("U", "a b |1 c"), "T": script("D", "x |2 y")},
+    ),
+    World(
+        "deep-scale-in",
+        "scale-in of both actors at any time",
+        (_relay(lessees=1), _sink(lessees=1, direct=(0,))),
+        {"S": script("U", "a b |1 c")},
+        scale_ins=("U", "D"),
+    ),
+)
+
+
 def world_named(name: str) -> World:
     """One of the worlds; a name that is none gives an error that lists them."""
-    for world in WORLDS:
+    for world in (*WORLDS, *DEEP_WORLDS):
         if world.name == name:
             return world
     raise KeyError(f"there is no world {name!r}; there are: {', '.join(world.name for world in WORLDS)}")

@@ -1,0 +1,38 @@
+"""The command line. Each command has its own file; this one only puts them together."""
+
+from __future__ import annotations
+
+import typer
+
+from dirigo import __version__
+from dirigo.cli import bench, docs, verify
+
+app = typer.Typer(
+    name="dirigo",
+    help="Dirigo: stateful stream functions that scale one message at a time.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("verify")(verify.verify)
+app.command("bench")(bench.bench)
+app.command("docs")(docs.docs)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dirigo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Dirigo: stateful stream functions that scale one message at a time."""
+
+
+def main() -> None:
+    """The ``dirigo`` command."""
+    app()

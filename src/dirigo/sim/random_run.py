@@ -1,0 +1,474 @@
+"""Random runs: a random world in virtual time, every invariant checked as it goes, and its results compared in the end.
+
+A run is a function of its seed, and so is what it reports; seeds can therefore be spread over processes. What does not happen
+is not tested: every run counts what it met, and a report over runs in which nothing was scaled out is *hollow*, not ok.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from random import Random
+
+from dirigo.kernel import (
+    Address,
+    CriticalOutput,
+    CriticalRun,
+    Data,
+    Executable,
+    Granularity,
+    Hooks,
+    Lane,
+    Message,
+    Output,
+    ProtocolError,
+    SchedulingContext,
+    Worker,
+    WorkerId,
+)
+from dirigo.kernel.lessee import Lessee
+from dirigo.kernel.lessor import Lessor
+from dirigo.kernel.mailbox import Event, Role, Transition
+from dirigo.kernel.message import Intent, Registration
+from dirigo.scheduling import Chaos, Fifo, Freedom
+from dirigo.sim.at_rest import check_at_rest
+from dirigo.sim.checker import Fact, Ledger, ViolationError
+from dirigo.sim.cluster import Cluster, SimulationError
+from dirigo.sim.random_world import Mind, RandomWorld, random_world
+from dirigo.sim.recorder import Recorder
+from dirigo.sim.reference import STATES, Results, contents, sequential
+from dirigo.sim.service import Service
+from dirigo.sim.world import readable, seen
+
+_EVENTS_MAX = 100_000  # a run has about a thousand
+_PROGRESS_EVERY = 100
+
+
+# --- what comes of runs ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class RunResult:
+    """What one run met."""
+
+    seed: int
+    executed: int = 0  # messages, critical ones included
+    lessees: int = 0  # instances away from their home
+    rounds: int = 0
+    rounds_met: int = 0  # with lessees that had been given a message since the round before
+    criticals: int = 0  # executions of critical messages of an upstream
+    sync_ones: int = 0  # among them
+    ends: int = 0  # critical messages that ended a stream
+    alone: int = 0  # critical messages of an actor to itself
+    forwards: int = 0
+    directs: int = 0  # messages that an upstream sent to a lessee
+    hand_backs: int = 0
+    intents: int = 0  # barriers that a lessee asked for
+    registrations: int = 0
+    scale_ins: int = 0
+    held: int = 0  # messages that a strategy chose and that the protocol blocked
+    replica_reads: int = 0  # executions at a lessee that has a replica
+    ordered: int = 0  # executions of ordered functions
+    duplicates: int = 0
+
+    @property
+    def hollow(self) -> bool:
+        """Nothing was scaled out, or no barrier noticed."""
+        return not (self.lessees and self.rounds_met)
+
+
+FEATURES = tuple(each.name for each in fields(RunResult) if each.name != "seed")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that violated an invariant."""
+
+    seed: int
+    invariant: str
+    what: str
+
+
+@dataclass
+class RandomReport:
+    """What many runs met, and which of them failed."""
+
+    runs: int = 0
+    hollow_runs: int = 0
+    totals: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def hollow(self) -> bool:
+        """Over all runs no lessee was made, or no barrier met a message that had been given to one."""
+        return not (self.totals["lessees"] and self.totals["rounds_met"])
+
+    @property
+    def unmet(self) -> list[str]:
+        """Features that occurred in no run at all."""
+        return [name for name in FEATURES if not self.totals[name]]
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures and not self.hollow
+
+    @property
+    def verdict(self) -> str:
+        if self.failures:
+            first = self.failures[0]
+            return f"{len(self.failures)} of {self.runs} runs failed, the first with seed {first.seed}: {first.invariant}"
+        return "hollow: no barrier met a lessee with messages" if self.hollow else "holds"
+
+    def add(self, result: RunResult) -> None:
+        self.runs += 1
+        self.hollow_runs += result.hollow
+        for name in FEATURES:
+            self.totals[name] += getattr(result, name)
+
+    def merge(self, other: RandomReport) -> None:
+        """Take over what another process found."""
+        self.runs += other.runs
+        self.hollow_runs += other.hollow_runs
+        self.totals.update(other.totals)
+        self.failures = sorted([*self.failures, *other.failures], key=lambda failure: failure.seed)
+
+
+# --- strategies ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Injections:
+    """The barriers that strategies, or nobody in particular, started in a run."""
+
+    alone: Counter[tuple[Address, str]] = field(default_factory=Counter)
+
+    def payload(self, address: Address) -> str:
+        """A name for one more."""
+        payload = f"injected {sum(self.alone.values())}"
+        self.alone[address, payload] += 1
+        return payload
+
+
+class Restless(Chaos):
+    """Chaos that now and then starts a barrier, in any hook."""
+
+    def __init__(self, rng: Random, mind: Mind, freedom: Freedom, local: list[Address], injections: Injections) -> None:
+        super().__init__(_chooser(rng, mind.stay), freedom)
+        self._rng = rng
+        self._whim = mind.whims if local else 0.0
+        self._whims_left = mind.whims_max
+        self._local = local  # actors whose lessor is here
+        self._injections = injections
+
+    def _maybe(self, context: SchedulingContext) -> None:
+        if self._whim and self._rng.random() < self._whim and self._whims_left:
+            self._whims_left -= 1
+            address = self._rng.choice(self._local)
+            if self._rng.random() < 0.6:
+                context.scale_in(address)
+            else:
+                context.run_alone(address, self._injections.payload(address))
+
+    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+        self._maybe(context)
+        return super().enqueue(context, message)
+
+    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+        self._maybe(context)
+        return super().get_next_message(context)
+
+    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
+        self._maybe(context)
+
+    def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
+        self._maybe(context)
+        return super().prepare_send(context, sender, output)
+
+    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+        self._maybe(context)
+
+
+class ByPriority(Restless):
+    """Each message gets a random priority when it comes, and keeps it; whether the protocol blocks it now is not asked."""
+
+    def __init__(self, rng: Random, mind: Mind, freedom: Freedom, local: list[Address], injections: Injections) -> None:
+        super().__init__(rng, mind, freedom, local, injections)
+        self._priorities: list[float] = []  # of what is kept
+        self.held = 0
+
+    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+        elsewhere = super().enqueue(context, message)
+        if elsewhere is None:
+            self._priorities.append(self._rng.random())
+        return elsewhere
+
+    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+        self._maybe(context)
+        if not self.kept:
+            return None
+        index = self._priorities.index(min(self._priorities))
+        del self._priorities[index]
+        message = self.kept.pop(index)
+        self.held += not context.may_run(message)
+        return message
+
+
+def _chooser(rng: Random, stay: float) -> Callable[[int], int]:
+    """Chooses the first option with the given probability, and any one otherwise."""
+    random = rng.random
+    return lambda n: 0 if random() < stay else int(random() * n)
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------------
+
+
+class RandomLedger(Ledger):
+    """A ledger for worlds in which a round may execute no critical message (a scale-in, say) and renew the view all the same."""
+
+    __slots__ = ()
+
+    def moved(self, worker: WorkerId, row: Transition) -> None:
+        super().moved(worker, row)
+        if row.event is Event.CONSOLIDATED:
+            self.base = dict(self.executed_counts)
+
+
+class _Noting(list[tuple[Address, Fact]]):
+    """Facts that go to the ledgers at once, so that a violation is noticed when it happens."""
+
+    def __init__(self, ledgers: dict[Address, Ledger]) -> None:
+        super().__init__()
+        self._ledgers = ledgers
+
+    def append(self, item: tuple[Address, Fact]) -> None:
+        self._ledgers[item[0]].note(item[1])
+
+    def extend(self, items: Iterable[tuple[Address, Fact]]) -> None:
+        for item in items:
+            self._ledgers[item[0]].note(item[1])
+
+
+class Checking(Recorder):
+    """The observer of all workers of a run: it keeps the ledgers, the results per edge, and the counts."""
+
+    def __init__(self, world: RandomWorld, result: RunResult, results: Results) -> None:
+        self.ledgers: dict[Address, Ledger] = {
+            actor.name: RandomLedger(actor.name, world.homes[actor.name], actor.upstreams, actor.ordered)
+            for actor in world.random_actors()
+        }
+        super().__init__(world, _Noting(self.ledgers))
+        self._result = result
+        self._results = results
+        self._given: set[Address] = set()  # actors whose lessees were given a message since the last round
+
+    def emitted(self, sender: Address, worker: WorkerId, output: Output | CriticalOutput) -> None:
+        super().emitted(sender, worker, output)
+        self._results.emitted(sender, output)
+
+    def executed(self, worker: WorkerId, message: Executable) -> None:
+        if isinstance(message, CriticalRun):
+            self._count_critical(message)
+            super().executed(worker, message)
+            return
+        # As in the recorder, but the states are looked at only where a ledger will.
+        actor = self.actors[message.to]
+        own = base = None
+        self._result.ordered += actor.ordered
+        if actor.replicated and worker != self.homes[message.to]:
+            self._result.replica_reads += 1
+            states = self.workers[worker].instance(message.to).states
+            own, base = seen(states), readable(states)
+        self.ledgers[message.to].executed(
+            worker,
+            message.sender,
+            message.origin,
+            message.payload,
+            message.lane,
+            message.seq,
+            own,  # type: ignore[arg-type]  # a ledger takes pairs, and makes a dict of them
+            base,  # type: ignore[arg-type]
+        )
+
+    def _count_critical(self, run: CriticalRun) -> None:
+        if run.parts[0][0] == run.to:
+            self._result.alone += 1
+            return
+        self._result.criticals += 1
+        self._result.sync_ones += run.granularity is Granularity.ONE
+        self._result.ends += run.final
+
+    def moved(self, address: Address, worker: WorkerId, row: object) -> None:
+        super().moved(address, worker, row)
+        if not isinstance(row, Transition) or row.role is Role.LESSEE:
+            return
+        if row.event is Event.ROUND_STARTS:
+            self._result.rounds += 1
+            self._result.rounds_met += address in self._given
+            self._given.discard(address)
+        elif row.event is Event.CONSOLIDATED:
+            self._check_nothing_left(address, worker)
+
+    def _check_nothing_left(self, address: Address, home: WorkerId) -> None:
+        for worker in self.workers.values():
+            party = worker.parties.get(address)
+            if isinstance(party, Lessee) and (party.running is not None or not party.states.is_identity()):
+                raise ViolationError("no-partial-left", f"{party.name} has something left while w{home} is CRITICAL")
+
+    def sent(self, messages: Iterable[Message]) -> None:
+        super().sent(messages)
+        result = self._result
+        for message in messages:
+            if type(message) is Data:
+                if message.lane is Lane.FORWARD:
+                    result.forwards += 1
+                elif message.lane is Lane.RETURN:
+                    result.hand_backs += 1
+                    continue
+                elif message.worker != self.homes[message.to]:
+                    result.directs += 1
+                else:
+                    continue
+                self._given.add(message.to)
+            elif type(message) is Intent:
+                result.intents += 1
+            elif type(message) is Registration:
+                result.registrations += 1
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------------
+
+
+class RandomRun:
+    """One world, set up and ready to go."""
+
+    def __init__(self, world: RandomWorld) -> None:
+        self.world = world
+        self.result = RunResult(world.seed)
+        self.results = Results()
+        self.injections = Injections()
+        self.checking = Checking(world, self.result, self.results)
+        self.cluster = Cluster(
+            world.workers,
+            world.directory(),
+            self._strategy,
+            network=world.network,
+            service=Service(world.service),
+            seed=world.seed,
+            observer=lambda _: self.checking,
+            carried=self.checking.sent,
+        )
+        self.workers: dict[WorkerId, Worker] = self.cluster.workers
+        self.checking.workers = self.workers
+        self._schedule()
+
+    def _strategy(self, worker: WorkerId, rng: Random) -> Hooks:
+        mind = self.world.minds[worker]
+        if mind.kind == "fifo":
+            return Fifo()
+        local = [actor.name for actor in self.world.actors if self.world.homes[actor.name] == worker]
+        kind = ByPriority if mind.kind == "priority" else Restless
+        return kind(rng, mind, self.world.freedom(), local, self.injections)
+
+    def _schedule(self) -> None:
+        world, cluster, trouble = self.world, self.cluster, self.world.trouble
+        for source, steps in world.scripts.items():
+            feed = cluster.source(source, world.homes[source], world.targets(source))
+            for t, step in zip(world.times[source], steps, strict=True):
+                for output in step:
+                    feed.emit_at(t, output)
+        for frozen, from_t, to_t in trouble.freezes:
+            cluster.freeze(frozen, from_t, to_t)
+        for slow, factor in trouble.slow:
+            cluster.slow(slow, factor)
+        for address, t in trouble.scale_ins:
+            cluster.at(t, lambda address=address: self._lessor(address).scale_in())  # type: ignore[misc]
+        for address, t in trouble.alone:
+            cluster.at(t, lambda address=address: self._inject(address))  # type: ignore[misc]
+        for address, at, t in trouble.passivations:
+            cluster.at(t, lambda address=address, at=at: self._passivate(address, at))  # type: ignore[misc]
+
+    def _lessor(self, address: Address) -> Lessor:
+        return self.workers[self.world.homes[address]].lessor(address)
+
+    def _inject(self, address: Address) -> None:
+        self._lessor(address).intend((CriticalOutput(address, self.injections.payload(address)),))
+
+    def _passivate(self, address: Address, at: WorkerId) -> None:
+        self.workers[at].passivate(address)
+
+    def execute(self) -> RunResult:
+        """Run to the end and check everything but the results."""
+        self.cluster.run(max_events=_EVENTS_MAX)
+        for ledger in self.checking.ledgers.values():
+            ledger.finish()
+        check_at_rest(list(self.workers.values()))
+        left = self.cluster.unfinished()
+        if left:
+            raise ViolationError("no-deadlock", "; ".join(left))
+        self._collect()
+        return self.result
+
+    def _collect(self) -> None:
+        """Put the final states together, and count what only the end shows."""
+        result, states = self.result, self.results.states
+        for actor in self.world.actors:
+            whole = states[actor.name] = {name: {} for name in STATES}
+            for worker in self.workers.values():
+                party = worker.parties.get(actor.name)
+                if isinstance(party, (Lessor, Lessee)):
+                    for name, part in contents(party.states).items():
+                        for key, count in part.items():
+                            whole[name][key] = whole[name].get(key, 0) + count
+                    result.lessees += isinstance(party, Lessee)
+                if isinstance(party, Lessor):
+                    result.scale_ins += party.leases.revocation
+        result.executed = self.cluster.metrics.executed
+        result.duplicates = self.cluster.metrics.duplicates
+        result.held = sum(getattr(worker.strategy, "held", 0) for worker in self.workers.values())
+
+    def compare(self, reference: Results) -> None:
+        """Raise ViolationError unless the results are those of the reference; what was injected is added to those."""
+        for (actor, payload), count in self.injections.alone.items():
+            reference.states[actor]["criticals"][payload] = count
+        self.results.compare(reference)
+
+
+def run(seed: int, *, calm: bool = False) -> RunResult:
+    """The run of a seed; raises ViolationError, which names the seed."""
+    try:
+        random_run = RandomRun(random_world(seed, calm=calm))
+        result = random_run.execute()
+        random_run.compare(sequential(random_run.world))
+    except Exception as error:
+        raise _as_violation(error, seed) from error
+    return result
+
+
+def run_many(
+    seeds: Iterable[int], progress: Callable[[RandomReport], None] | None = None, *, calm: bool = False
+) -> RandomReport:
+    """The runs of many seeds. Goes on after a failure; tell ``progress`` to raise if that is not wanted."""
+    report = RandomReport()
+    for count, seed in enumerate(seeds, 1):
+        try:
+            report.add(run(seed, calm=calm))
+        except ViolationError as violation:
+            report.runs += 1
+            report.failures.append(Failure(seed, violation.invariant, violation.what))
+        if progress is not None and count % _PROGRESS_EVERY == 0:
+            progress(report)
+    if progress is not None:
+        progress(report)
+    return report
+
+
+def _as_violation(error: Exception, seed: int) -> ViolationError:
+    """Whatever ends a run is a violation: an error of the kernel as much as one of an invariant."""
+    if isinstance(error, ViolationError):
+        return ViolationError(error.invariant, f"seed {seed}: {error.what}")
+    if isinstance(error, ProtocolError):
+        return ViolationError(error.rule, f"seed {seed}: {error}")
+    if isinstance(error, SimulationError):
+        return ViolationError("terminates", f"seed {seed}: {error}")
+    return ViolationError("no-error", f"seed {seed}: {type(error).__name__}: {error}")

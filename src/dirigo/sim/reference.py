@@ -1,0 +1,206 @@
+"""What a world computes when one thread runs it message by message, and how a run is compared with that.
+
+The reference knows nothing of the protocol: one instance per actor, a queue per edge, no cuts, no rounds, no leases. It calls
+the same functions as a run does. A critical message takes its place in the queue of its edge; a SYNC_ONE waits until it heads
+the queues of all upstream actors that have not ended.
+
+Compared are, for every actor, the final states (every message and every critical message counted), and for every edge each
+output together with its place among the barriers: how many SYNC_ONEs, and how many critical messages of its own way through
+the graph, were emitted on the edge before it. Not compared, because the protocol leaves it open:
+
+- the order of messages between two barriers, and of critical messages that are born between them: any order is right;
+- the order on an edge of critical messages that came to its sender by different ways: upstreams are independent;
+- which critical message carries the end on an edge behind several upstreams: the one that happens to be the last; but there
+  is exactly one wherever the reference has one, and nothing follows it;
+- when and on which worker anything ran.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from dirigo.kernel import Address, Context, CriticalOutput, CriticalRun, Granularity, Output, States
+from dirigo.sim.checker import ViolationError
+from dirigo.sim.random_world import SCRIPT_CRITICAL, Passing, RandomActor, RandomWorld, states_of
+from dirigo.state import StateSet
+
+Edge = tuple[Address, Address]  # (from, to)
+Placed = tuple[
+    str, bool, int, int
+]  # an output, whether critical, SYNC_ONEs before it, critical messages of its way before it
+Contents = dict[str, dict[str, int]]  # by name of a state
+
+STATES = ("seen", "criticals", "ended")
+
+
+class EdgeLog:
+    """What was emitted on one edge, each output with its place among the barriers."""
+
+    __slots__ = ("_criticals", "_ones", "ends", "placed")
+
+    def __init__(self) -> None:
+        self.placed: Counter[Placed] = Counter()
+        self.ends = 0
+        self._ones = 0
+        self._criticals: dict[str, int] = {}  # of scripts, by their way
+
+    def note(self, output: Output | CriticalOutput) -> None:
+        name: str = output.payload
+        if self.ends:
+            raise ViolationError("nothing-after-the-end", f"{name} was emitted to {output.to} by somebody who had ended")
+        way = name.partition("/")[2]
+        before = self._criticals.get(way, 0)
+        self.placed[name, output.critical, self._ones, before] += 1
+        if isinstance(output, CriticalOutput):
+            self.ends += output.final
+            if output.granularity is Granularity.ONE:
+                self._ones += 1
+            elif name.startswith(SCRIPT_CRITICAL):
+                self._criticals[way] = before + 1
+
+
+@dataclass
+class Results:
+    """What a world computed."""
+
+    states: dict[Address, Contents] = field(default_factory=dict)
+    edges: dict[Edge, EdgeLog] = field(default_factory=dict)
+
+    def emitted(self, sender: Address, output: Output | CriticalOutput) -> None:
+        edge = (sender, output.to)
+        log = self.edges.get(edge)
+        if log is None:
+            log = self.edges[edge] = EdgeLog()
+        log.note(output)
+
+    def compare(self, reference: Results) -> None:
+        """Raise ViolationError at the first difference."""
+        for actor, expected in reference.states.items():
+            found = self.states[actor]
+            for name in STATES:
+                if found[name] != expected[name]:
+                    what = _difference(Counter(found[name]), Counter(expected[name]))
+                    raise ViolationError("as-sequential", f"the final state '{name}' of {actor} {what}")
+        for edge in sorted(self.edges.keys() | reference.edges.keys()):
+            log, expectation = self.edges.get(edge) or EdgeLog(), reference.edges.get(edge) or EdgeLog()
+            between = f"between {edge[0]} and {edge[1]}"
+            if log.placed != expectation.placed:
+                what = _difference(log.placed, expectation.placed)
+                raise ViolationError("as-sequential", f"what was sent {between} {what}")
+            if log.ends != expectation.ends:
+                raise ViolationError("as-sequential", f"{log.ends} ends were sent {between}, not {expectation.ends}")
+
+
+def _difference(found: Counter[str] | Counter[Placed], expected: Counter[str] | Counter[Placed]) -> str:
+    missing = {key: count - found[key] for key, count in expected.items() if found[key] < count}  # type: ignore[index]
+    extra = {key: count - expected[key] for key, count in found.items() if expected[key] < count}  # type: ignore[index]
+    return f"lacks {missing} and has {extra} too many"
+
+
+def contents(states: States) -> Contents:
+    """A copy of what an instance holds."""
+    assert isinstance(states, StateSet)
+    return {name: dict(states.cell(name).items()) for name in STATES}
+
+
+def sequential(world: RandomWorld) -> Results:
+    """Run a world in one thread. A message of a source has gone all its way before the next one is emitted."""
+    return _Sequential(world).run()
+
+
+class _Sequential:
+    def __init__(self, world: RandomWorld) -> None:
+        self.world = world
+        self.results = Results()
+        self.actors = {actor.name: _OneInstance(actor) for actor in world.random_actors()}
+
+    def run(self) -> Results:
+        for source, steps in self.world.scripts.items():
+            for step in steps:
+                for output in step:
+                    self._emit(source, output)
+        for name, actor in self.actors.items():
+            left = [output.payload for queue in actor.queues.values() for output in queue]
+            if left:
+                raise ViolationError("no-deadlock", f"the scripts of {self.world.name} leave {left} at {name} for ever")
+            self.results.states[name] = contents(actor.context.states)
+        return self.results
+
+    def _emit(self, sender: Address, output: Output | CriticalOutput) -> None:
+        """Deliver an output and everything that comes of it, in the order in which it comes."""
+        todo: deque[tuple[Address, Output | CriticalOutput]] = deque([(sender, output)])
+        while todo:
+            sender, output = todo.popleft()
+            self.results.emitted(sender, output)
+            actor = self.actors[output.to]
+            actor.queues[sender].append(output)
+            todo.extend((output.to, following) for following in actor.work())
+
+
+class _OneInstance:
+    """An actor, all of it in one place."""
+
+    def __init__(self, actor: RandomActor) -> None:
+        self.name = actor.name
+        self.context = Context(actor.name, states_of(actor)())
+        self.function = Passing(actor, self.context.states)
+        self.queues: dict[Address, deque[Output | CriticalOutput]] = {upstream: deque() for upstream in actor.upstreams}
+        self.ended: set[Address] = set()
+
+    def work(self) -> list[Output | CriticalOutput]:
+        """Process all that can be processed; what comes of it, in order."""
+        while self._work_once():
+            pass
+        outputs, self.context.outputs = self.context.outputs, []
+        return outputs
+
+    def _work_once(self) -> bool:
+        for sender, queue in self.queues.items():
+            if not queue:
+                continue
+            head = queue[0]
+            if not isinstance(head, CriticalOutput):
+                self._process(queue.popleft())
+                return True
+            members = [sender]
+            if head.granularity is Granularity.ONE:
+                members = sorted(self.queues.keys() - self.ended)
+                if not all(_is_headed_by(self.queues[member], head.barrier) for member in members):
+                    continue
+            self._process_critical(members, head)
+            return True
+        return False
+
+    def _process(self, output: Output | CriticalOutput) -> None:
+        before = len(self.context.outputs)
+        self.function.on_message(self.context, output.payload)
+        self._run_alone(before)
+
+    def _process_critical(self, members: list[Address], head: CriticalOutput) -> None:
+        parts = []
+        final = True
+        for member in members:
+            output = self.queues[member].popleft()
+            assert isinstance(output, CriticalOutput)
+            parts.append((member, 0, output.payload))
+            final = final and output.final
+            if output.final:
+                self.ended.add(member)
+        before = len(self.context.outputs)
+        run = CriticalRun(self.name, 0, tuple(parts), head.granularity, head.barrier, final)
+        self.function.on_critical(self.context, run)
+        self._run_alone(before)
+
+    def _run_alone(self, before: int) -> None:
+        """Take what the function sent to itself out of its outputs, and run it: it is alone already."""
+        outputs = self.context.outputs
+        own = [output for output in outputs[before:] if output.to == self.name]
+        outputs[before:] = [output for output in outputs[before:] if output.to != self.name]
+        for output in own:
+            parts = ((self.name, 0, output.payload),)
+            self.function.on_critical(self.context, CriticalRun(self.name, 0, parts, Granularity.CHANNEL, 0, False))
+
+
+def _is_headed_by(queue: deque[Output | CriticalOutput], barrier: int) -> bool:
+    return bool(queue) and isinstance(queue[0], CriticalOutput) and queue[0].critical and queue[0].barrier == barrier
