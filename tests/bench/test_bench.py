@@ -14,7 +14,7 @@ from dirigo.bench.simulator import SimulatorCost, measure_simulator
 TINY = Sizes(actors=(2, 5), messages=10, rounds=2, emissions=20, repeats=2)
 GOOD = BenchReport(
     python="3.11.0",
-    kernel=KernelCost((MessageCost(10, 6.5, 0.5), MessageCost(1000, 8.0, 0.5))),
+    kernel=KernelCost((MessageCost(10, 6.5, 0.5), MessageCost(1000, 8.0, 0.5)), MessageCost(1000, 6.5, 0.5)),
     barriers=(BarrierCost(0, 60.0, 3),),
     simulator=SimulatorCost(60_000, 1.0),
 )
@@ -23,6 +23,7 @@ GOOD = BenchReport(
 def test_the_kernel_is_measured_with_every_number_of_actors() -> None:
     cost = measure_kernel((2, 5, 30), messages=10, repeats=2)
     assert [each.actors for each in cost.costs] == [2, 5, 30]
+    assert cost.among_idle.actors == 30
     assert all(0 < each.function_us < each.whole_us for each in cost.costs)
 
 
@@ -53,7 +54,8 @@ def test_all_benchmarks_make_one_report() -> None:
 def test_json_has_what_the_tables_show() -> None:
     content = json.loads(GOOD.to_json())
     assert content["kernel"]["costs"][1]["kernel_us"] == 7.5
-    assert content["kernel"]["flatness"] == 1.25
+    assert content["kernel"]["flatness"] == 1.0
+    assert content["kernel"]["spread"] == 1.25
     assert content["simulator"]["messages_per_s"] == 60_000
     assert content["within_budget"] is True
 
@@ -61,8 +63,9 @@ def test_json_has_what_the_tables_show() -> None:
 @pytest.mark.parametrize(
     "report",
     [
-        replace(GOOD, kernel=KernelCost((MessageCost(10, 11.0, 0.5),))),
-        replace(GOOD, kernel=KernelCost((MessageCost(10, 2.5, 0.5), MessageCost(1000, 8.0, 0.5)))),  # not flat
+        replace(GOOD, kernel=replace(GOOD.kernel, costs=(MessageCost(10, 11.0, 0.5),))),
+        replace(GOOD, kernel=replace(GOOD.kernel, costs=(MessageCost(10, 2.5, 0.5), MessageCost(1000, 8.0, 0.5)))),
+        replace(GOOD, kernel=replace(GOOD.kernel, among_idle=MessageCost(1000, 9.5, 0.5))),
         replace(GOOD, simulator=SimulatorCost(10_000, 1.0)),
     ],
 )

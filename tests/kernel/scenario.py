@@ -224,8 +224,8 @@ class Stage:
         return list(cast(StateSet, self.instance(address).states).cell("seen"))
 
     def told(self) -> str:
-        """The story of A here."""
-        return "\n".join(str(line) for line in self.instance().story)
+        """The story of A here, as an error would tell it."""
+        return "\n".join(self.instance().error("", "").story)
 
 
 def _lines(messages: tuple[Message, ...] | list[Message]) -> list[str]:

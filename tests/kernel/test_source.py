@@ -55,4 +55,4 @@ def test_a_source_takes_no_barrier() -> None:
 
 def test_a_source_has_no_mailbox() -> None:
     with pytest.raises(ProtocolError, match="it is a source and has no mailbox"):
-        source_stage().worker.mailbox_state(S)
+        source_stage().worker.instance(S)

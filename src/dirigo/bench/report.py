@@ -43,7 +43,9 @@ class BenchReport:
         content: dict[str, Any] = asdict(self)
         for cost, written in zip(self.kernel.costs, content["kernel"]["costs"], strict=True):
             written["kernel_us"] = cost.kernel_us
+        content["kernel"]["among_idle"]["kernel_us"] = self.kernel.among_idle.kernel_us
         content["kernel"]["flatness"] = self.kernel.flatness
+        content["kernel"]["spread"] = self.kernel.spread
         content["simulator"]["messages_per_s"] = self.simulator.messages_per_s
         content["within_budget"] = self.within_budget()
         return json.dumps(content, indent=2)

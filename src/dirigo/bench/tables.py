@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.table import Table
 
 from dirigo.bench.barrier import BarrierCost
-from dirigo.bench.kernel import FLATNESS_MOST, MESSAGE_US_MOST, KernelCost
+from dirigo.bench.kernel import FLATNESS_MOST, MESSAGE_US_MOST, SPREAD_MOST, KernelCost
 from dirigo.bench.report import BenchReport
 from dirigo.bench.simulator import MESSAGES_PER_S_LEAST, SimulatorCost
 
@@ -19,8 +19,9 @@ def render(report: BenchReport) -> Group:
 def render_kernel(cost: KernelCost) -> Table:
     table = Table(
         title="One data message, kernel and FIFO",
-        caption=f"{cost.costs[-1].actors:,} over {cost.costs[0].actors:,} actors: {cost.flatness:.2f} "
-        f"(budget: {MESSAGE_US_MOST:g} µs, ratio {FLATNESS_MOST:g})",
+        caption=f"budget: {MESSAGE_US_MOST:g} µs. {cost.costs[0].actors} busy actors among {cost.among_idle.actors:,} cost "
+        f"{cost.flatness:.2f} times what they cost alone (budget {FLATNESS_MOST:g}); {cost.costs[-1].actors:,} busy in turn "
+        f"{cost.spread:.2f} times (budget {SPREAD_MOST:g})",
     )
     for heading in ("actors on the worker", "with the function", "the function alone", "kernel"):
         table.add_column(heading, justify="right")

@@ -42,7 +42,7 @@ class Context:
         self.address = address
         self.states = states
         self.outputs: list[Output | CriticalOutput] = []
-        self.timers: list[tuple[float, Any]] = []
+        self.timers: tuple[tuple[float, Any], ...] = ()
         self.created = 0.0
         self.deadline = NO_DEADLINE
 
@@ -68,7 +68,7 @@ class Context:
 
     def set_timer(self, due: float, payload: Any) -> None:
         """Have ``on_critical`` of this actor run with the whole state once the host's clock has reached ``due``."""
-        self.timers.append((due, payload))
+        self.timers += ((due, payload),)
 
 
 class Behaviour(Protocol):

@@ -62,7 +62,10 @@ class Hooks(Protocol):
     def pre_apply(self, context: SchedulingContext, message: Executable) -> None: ...
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
-        """Where an output goes: None for the lessor of its target, or the worker of a lessee. Ignored for critical ones."""
+        """Where an output goes: None for the lessor of its target, or the worker of a lessee.
+
+        Called for critical outputs too, when their program leaves; those go to the lessor whatever is answered.
+        """
 
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None: ...
 

@@ -42,7 +42,7 @@ class Instance(Party):
         if row is None:
             raise self.error("table", f"in {self.state.value} there is no transition for '{event.value}'")
         self.state = row.target
-        self.story.append(row)
+        self.tell(row)
         if self.host.observer is not None:
             self.host.observer.moved(self.address, self.worker, row)
 
@@ -96,8 +96,8 @@ class Instance(Party):
             outputs, context.outputs = context.outputs, []
             self.release(outputs)
         if context.timers:
-            timers, context.timers = context.timers, []
-            self.add_timers(tuple(timers))
+            timers, context.timers = context.timers, ()
+            self.add_timers(timers)
         self.count_as_done(message)
         self.running = None
         if self.state is not _RUNNABLE:

@@ -82,7 +82,7 @@ class Round:
 class Lessor(Instance):
     """The home instance of an actor."""
 
-    __slots__ = ("intents", "last_round", "leases", "parked", "round", "upstreams", "view", "view_version")
+    __slots__ = ("_leases", "intents", "last_round", "ordered", "parked", "round", "upstreams", "view", "view_version")
 
     role: ClassVar[Role] = Role.LESSOR
     HANDLERS: ClassVar[dict[type, str]] = {
@@ -98,13 +98,21 @@ class Lessor(Instance):
     def __init__(self, host: Worker, spec: FunctionSpec) -> None:
         super().__init__(host, spec)
         self.upstreams: dict[Address, Upstream] = {address: Upstream(address) for address in spec.upstreams}
-        self.leases = Leases()
+        self.ordered = spec.ordered
+        self._leases: Leases | None = None  # most actors never have any, and it is larger than all the rest
         self.round: Round | None = None
         self.last_round = 0
         self.intents: deque[tuple[Output | CriticalOutput, ...]] = deque()  # what waits for a barrier on itself
         self.view: Any | None = None  # the replicated states as of the last round
         self.view_version = 0  # the round that made the view; 0 where nothing is replicated
         self.parked: dict[tuple[Address, WorkerId], dict[int, Data]] = {}  # ordered functions: what overtook its elders
+
+    @property
+    def leases(self) -> Leases:
+        leases = self._leases
+        if leases is None:
+            leases = self._leases = Leases()
+        return leases
 
     # --- messages in ---------------------------------------------------------------------------------------------------
 
@@ -118,7 +126,7 @@ class Lessor(Instance):
         channel = upstream.channels.get(message.origin) or upstream.channel(message.origin)
         if not channel.admit(message.seq):
             return
-        if self.spec.ordered and message.seq != channel.done + 1:
+        if self.ordered and message.seq != channel.done + 1:
             self.parked.setdefault((message.sender, message.origin), {})[message.seq] = message
         elif self.state is _RUNNABLE and not upstream.programs:
             self.offer(message)
@@ -151,7 +159,7 @@ class Lessor(Instance):
             self.leases.returns[data.origin].done += 1
         else:
             self.upstreams[data.sender].channels[data.origin].done += 1
-            if self.spec.ordered:
+            if self.ordered:
                 self._unpark(data)
 
     def _unpark(self, message: Data) -> None:

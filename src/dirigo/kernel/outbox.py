@@ -170,6 +170,8 @@ class Outbox:
                     break
                 criticals.append(following)
                 route.backlog.popleft()
+        for output in criticals:
+            party.host.strategy.prepare_send(party.host, party.address, output)  # it may look, but a barrier goes home
         route.programs += 1
         route.awaiting = route.programs
         self.busy.add(route.to)

@@ -36,7 +36,7 @@ class Party:
         self.spec_downstreams = downstreams
         self.outbox = Outbox(self)
         self.critical_acked: dict[Address, int] = {}  # the last program whose critical messages a target has executed
-        self.story: deque[str | Transition] = deque(maxlen=_STORY_LINES_MAX)
+        self.story: deque[str | Transition] | None = None
 
     @property
     def name(self) -> str:
@@ -76,12 +76,14 @@ class Party:
         self.tell(f"{revoke.sender} revoked its grants")
         self.outbox.on_revoke(revoke)
 
-    def tell(self, line: str) -> None:
+    def tell(self, line: str | Transition) -> None:
         """Add a line to the story that a protocol error carries. Control path only."""
+        if self.story is None:
+            self.story = deque(maxlen=_STORY_LINES_MAX)
         self.story.append(line)
 
     def error(self, rule: str, what: str) -> ProtocolError:
-        return ProtocolError(rule, self.name, what, map(_told, self.story))
+        return ProtocolError(rule, self.name, what, map(_told, self.story or ()))
 
 
 def _told(item: str | Transition) -> str:

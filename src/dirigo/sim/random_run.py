@@ -7,7 +7,7 @@ is not tested: every run counts what it met, and a report over runs in which not
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from random import Random
 
@@ -16,6 +16,7 @@ from dirigo.kernel import (
     CriticalOutput,
     CriticalRun,
     Data,
+    DirigoError,
     Executable,
     Granularity,
     Hooks,
@@ -42,7 +43,7 @@ from dirigo.sim.service import Service
 from dirigo.sim.world import readable, seen
 
 _EVENTS_MAX = 100_000  # a run has about a thousand
-_PROGRESS_EVERY = 100
+_PROGRESS_EVERY = 25
 
 
 # --- what comes of runs ----------------------------------------------------------------------------------------------------
@@ -67,6 +68,7 @@ class RunResult:
     intents: int = 0  # barriers that a lessee asked for
     registrations: int = 0
     scale_ins: int = 0
+    timers: int = 0
     held: int = 0  # messages that a strategy chose and that the protocol blocked
     replica_reads: int = 0  # executions at a lessee that has a replica
     ordered: int = 0  # executions of ordered functions
@@ -82,12 +84,15 @@ FEATURES = tuple(each.name for each in fields(RunResult) if each.name != "seed")
 
 
 @dataclass(frozen=True)
-class Failure:
+class Violation:
     """A run that violated an invariant."""
 
     seed: int
     invariant: str
     what: str
+
+    def __str__(self) -> str:
+        return f"seed {self.seed} violates {self.invariant}: {self.what}"
 
 
 @dataclass
@@ -95,12 +100,11 @@ class RandomReport:
     """What many runs met, and which of them failed."""
 
     runs: int = 0
-    hollow_runs: int = 0
+    hollow_runs: int = 0  # in themselves; some are, because some workers are calm and some graphs small
     totals: Counter[str] = field(default_factory=Counter)
-    failures: list[Failure] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
 
-    @property
-    def hollow(self) -> bool:
+    def is_hollow(self) -> bool:
         """Over all runs no lessee was made, or no barrier met a message that had been given to one."""
         return not (self.totals["lessees"] and self.totals["rounds_met"])
 
@@ -111,14 +115,7 @@ class RandomReport:
 
     @property
     def ok(self) -> bool:
-        return not self.failures and not self.hollow
-
-    @property
-    def verdict(self) -> str:
-        if self.failures:
-            first = self.failures[0]
-            return f"{len(self.failures)} of {self.runs} runs failed, the first with seed {first.seed}: {first.invariant}"
-        return "hollow: no barrier met a lessee with messages" if self.hollow else "holds"
+        return not self.violations and not self.is_hollow()
 
     def add(self, result: RunResult) -> None:
         self.runs += 1
@@ -126,27 +123,43 @@ class RandomReport:
         for name in FEATURES:
             self.totals[name] += getattr(result, name)
 
-    def merge(self, other: RandomReport) -> None:
-        """Take over what another process found."""
-        self.runs += other.runs
-        self.hollow_runs += other.hollow_runs
-        self.totals.update(other.totals)
-        self.failures = sorted([*self.failures, *other.failures], key=lambda failure: failure.seed)
+    def __add__(self, other: RandomReport) -> RandomReport:
+        """Both reports in one: what several processes found."""
+        violations = sorted([*self.violations, *other.violations], key=lambda violation: violation.seed)
+        totals = Counter({name: self.totals[name] + other.totals[name] for name in FEATURES})
+        return RandomReport(self.runs + other.runs, self.hollow_runs + other.hollow_runs, totals, violations)
+
+    def summary(self) -> str:
+        """All numbers in one sentence, so that nothing passes by being empty."""
+        met = ", ".join(f"{self.totals[name]:,} {name.replace('_', ' ')}" for name in FEATURES)
+        failed = f"{len(self.violations):,} violations" if self.violations else "no violation"
+        return f"{self.runs:,} random runs, {failed}, {self.hollow_runs:,} of them hollow: {met}"
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "runs": self.runs,
+            "hollow_runs": self.hollow_runs,
+            "ok": self.ok,
+            "totals": {name: self.totals[name] for name in FEATURES},
+            "violations": [str(violation) for violation in self.violations],
+        }
 
 
 # --- strategies ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass
 class Injections:
-    """The barriers that strategies, or nobody in particular, started in a run."""
+    """The critical messages that strategies, or nobody in particular, injected in a run."""
 
-    alone: Counter[tuple[Address, str]] = field(default_factory=Counter)
+    def __init__(self, ledgers: Mapping[Address, Ledger]) -> None:
+        self._ledgers = ledgers
+        self.all: list[tuple[Address, str]] = []
 
-    def payload(self, address: Address) -> str:
-        """A name for one more."""
-        payload = f"injected {sum(self.alone.values())}"
-        self.alone[address, payload] += 1
+    def one_more(self, address: Address) -> str:
+        """The payload of one more, which from now on has to run exactly once."""
+        payload = f"injected {len(self.all)}"
+        self.all.append((address, payload))
+        self._ledgers[address].asked(payload)
         return payload
 
 
@@ -168,7 +181,7 @@ class Restless(Chaos):
             if self._rng.random() < 0.6:
                 context.scale_in(address)
             else:
-                context.run_alone(address, self._injections.payload(address))
+                context.run_alone(address, self._injections.one_more(address))
 
     def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
         self._maybe(context)
@@ -228,16 +241,23 @@ class RandomLedger(Ledger):
 
     __slots__ = ()
 
-    def moved(self, worker: WorkerId, row: Transition) -> None:
-        super().moved(worker, row)
-        if row.event is Event.CONSOLIDATED:
+    def moved(self, row: Transition) -> None:
+        super().moved(row)
+        if row.role is Role.LESSOR and row.event is Event.CONSOLIDATED:
             self.base = dict(self.executed_counts)
+
+    def intended(self, intent: Intent) -> None:
+        """Intents have their ids on the channel of what is handed back."""
+        channel = ("return", intent.origin, intent.worker)
+        if intent.seq != self.seqs.get(channel, 0) + 1:
+            self._fail("ids-gapless", f"the intent {intent.seq} follows {self.seqs.get(channel, 0)} on {channel}")
+        self.seqs[channel] = intent.seq
 
 
 class _Noting(list[tuple[Address, Fact]]):
     """Facts that go to the ledgers at once, so that a violation is noticed when it happens."""
 
-    def __init__(self, ledgers: dict[Address, Ledger]) -> None:
+    def __init__(self, ledgers: Mapping[Address, Ledger]) -> None:
         super().__init__()
         self._ledgers = ledgers
 
@@ -252,8 +272,9 @@ class _Noting(list[tuple[Address, Fact]]):
 class Checking(Recorder):
     """The observer of all workers of a run: it keeps the ledgers, the results per edge, and the counts."""
 
-    def __init__(self, world: RandomWorld, result: RunResult, results: Results) -> None:
-        self.ledgers: dict[Address, Ledger] = {
+    def __init__(self, world: RandomWorld, result: RunResult, results: Results, timer_set: Callable[[float], None]) -> None:
+        self.timer_set = timer_set  # told when a timer is due
+        self.ledgers = {
             actor.name: RandomLedger(actor.name, world.homes[actor.name], actor.upstreams, actor.ordered)
             for actor in world.random_actors()
         }
@@ -272,13 +293,17 @@ class Checking(Recorder):
             super().executed(worker, message)
             return
         # As in the recorder, but the states are looked at only where a ledger will.
+        instance = self.workers[worker].instance(message.to)
+        for due, payload in instance.context.timers:
+            self._result.timers += 1
+            self.ledgers[message.to].asked(payload)
+            self.timer_set(due)
         actor = self.actors[message.to]
         own = base = None
         self._result.ordered += actor.ordered
         if actor.replicated and worker != self.homes[message.to]:
             self._result.replica_reads += 1
-            states = self.workers[worker].instance(message.to).states
-            own, base = seen(states), readable(states)
+            own, base = seen(instance.states), readable(instance.states)
         self.ledgers[message.to].executed(
             worker,
             message.sender,
@@ -299,9 +324,9 @@ class Checking(Recorder):
         self._result.ends += run.final
 
     def moved(self, address: Address, worker: WorkerId, row: object) -> None:
-        super().moved(address, worker, row)
-        if not isinstance(row, Transition) or row.role is Role.LESSEE:
+        if type(row) is not Transition or row.role is Role.LESSEE:
             return
+        self.ledgers[address].moved(row)
         if row.event is Event.ROUND_STARTS:
             self._result.rounds += 1
             self._result.rounds_met += address in self._given
@@ -316,9 +341,9 @@ class Checking(Recorder):
                 raise ViolationError("no-partial-left", f"{party.name} has something left while w{home} is CRITICAL")
 
     def sent(self, messages: Iterable[Message]) -> None:
-        super().sent(messages)
         result = self._result
         for message in messages:
+            super().sent((message,))
             if type(message) is Data:
                 if message.lane is Lane.FORWARD:
                     result.forwards += 1
@@ -332,6 +357,7 @@ class Checking(Recorder):
                 self._given.add(message.to)
             elif type(message) is Intent:
                 result.intents += 1
+                self.ledgers[message.to].intended(message)
             elif type(message) is Registration:
                 result.registrations += 1
 
@@ -346,8 +372,8 @@ class RandomRun:
         self.world = world
         self.result = RunResult(world.seed)
         self.results = Results()
-        self.injections = Injections()
-        self.checking = Checking(world, self.result, self.results)
+        self.checking = Checking(world, self.result, self.results, self._timer_set)
+        self.injections = Injections(self.checking.ledgers)
         self.cluster = Cluster(
             world.workers,
             world.directory(),
@@ -392,14 +418,24 @@ class RandomRun:
         return self.workers[self.world.homes[address]].lessor(address)
 
     def _inject(self, address: Address) -> None:
-        self._lessor(address).intend((CriticalOutput(address, self.injections.payload(address)),))
+        self._lessor(address).intend((CriticalOutput(address, self.injections.one_more(address)),))
 
     def _passivate(self, address: Address, at: WorkerId) -> None:
         self.workers[at].passivate(address)
 
+    def _timer_set(self, due: float) -> None:
+        self.cluster.at(max(due, self.cluster.now), self._fire_timers)
+
+    def _fire_timers(self) -> None:
+        for worker in self.workers.values():
+            worker.fire_timers()
+
     def execute(self) -> RunResult:
         """Run to the end and check everything but the results."""
         self.cluster.run(max_events=_EVENTS_MAX)
+        while any(worker.timed for worker in self.workers.values()):  # those that were on their way when they were due
+            self.cluster.at(self.cluster.now, self._fire_timers)
+            self.cluster.run(max_events=_EVENTS_MAX)
         for ledger in self.checking.ledgers.values():
             ledger.finish()
         check_at_rest(list(self.workers.values()))
@@ -429,46 +465,44 @@ class RandomRun:
 
     def compare(self, reference: Results) -> None:
         """Raise ViolationError unless the results are those of the reference; what was injected is added to those."""
-        for (actor, payload), count in self.injections.alone.items():
-            reference.states[actor]["criticals"][payload] = count
+        for actor, payload in self.injections.all:
+            reference.states[actor]["criticals"][payload] = 1
         self.results.compare(reference)
 
 
 def run(seed: int, *, calm: bool = False) -> RunResult:
-    """The run of a seed; raises ViolationError, which names the seed."""
+    """The run of a seed; raises ViolationError, which names the seed. Any other error is a crash, with a note of the seed."""
     try:
         random_run = RandomRun(random_world(seed, calm=calm))
         result = random_run.execute()
         random_run.compare(sequential(random_run.world))
-    except Exception as error:
+    except (ViolationError, DirigoError) as error:
         raise _as_violation(error, seed) from error
+    except Exception as error:
+        error.add_note(f"in the random run with seed {seed}")
+        raise
     return result
 
 
-def run_many(
-    seeds: Iterable[int], progress: Callable[[RandomReport], None] | None = None, *, calm: bool = False
-) -> RandomReport:
-    """The runs of many seeds. Goes on after a failure; tell ``progress`` to raise if that is not wanted."""
+def run_many(seeds: Iterable[int], progress: Callable[[int], None] | None = None, *, calm: bool = False) -> RandomReport:
+    """The runs of many seeds, with what failed among them; ``progress`` is told how many are done."""
     report = RandomReport()
-    for count, seed in enumerate(seeds, 1):
+    for seed in seeds:
         try:
             report.add(run(seed, calm=calm))
-        except ViolationError as violation:
+        except ViolationError as error:
             report.runs += 1
-            report.failures.append(Failure(seed, violation.invariant, violation.what))
-        if progress is not None and count % _PROGRESS_EVERY == 0:
-            progress(report)
+            report.violations.append(Violation(seed, error.invariant, error.what))
+        if progress is not None and report.runs % _PROGRESS_EVERY == 0:
+            progress(report.runs)
     if progress is not None:
-        progress(report)
+        progress(report.runs)
     return report
 
 
 def _as_violation(error: Exception, seed: int) -> ViolationError:
-    """Whatever ends a run is a violation: an error of the kernel as much as one of an invariant."""
     if isinstance(error, ViolationError):
         return ViolationError(error.invariant, f"seed {seed}: {error.what}")
     if isinstance(error, ProtocolError):
         return ViolationError(error.rule, f"seed {seed}: {error}")
-    if isinstance(error, SimulationError):
-        return ViolationError("terminates", f"seed {seed}: {error}")
-    return ViolationError("no-error", f"seed {seed}: {type(error).__name__}: {error}")
+    return ViolationError("terminates" if isinstance(error, SimulationError) else "policy", f"seed {seed}: {error}")

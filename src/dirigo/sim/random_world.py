@@ -36,10 +36,11 @@ from dirigo.sim.world import Actor, Step, World
 from dirigo.state import MapState, StateSet, add
 
 SCRIPT_CRITICAL = "c"  # what the names of critical messages of scripts begin with; those of data are numbers
+_END = f"{SCRIPT_CRITICAL}end"
 _ACTORS, _SOURCES = "ABCDEFGH", "stu"
 _WORKERS_MAX = 6
 _WEIGHT_MAX = 7.0  # executions that one message of a source may cause on average
-_EXECUTIONS = 90  # about so many data messages run in a world, whatever its graph
+_EXECUTIONS = 60  # about so many data messages run in a world, whatever its graph
 
 
 # --- what functions do ---------------------------------------------------------------------------------------------------
@@ -56,17 +57,18 @@ class RandomActor(Actor):
     alone_first: bool = False  # and does so before its outputs, which are then withheld
     swallow_every: int = 0  # one critical message in so many goes no further
     alone_after_critical: bool = False  # critical messages ask to run alone as well
+    timer_every: int = 0  # one message in so many sets a timer
 
 
 def _declarations(replicated: bool) -> dict[str, MapState[str, int]]:
     return {
-        "seen": MapState(str, int, combine=add, default=0, replicated=replicated),
-        "criticals": MapState(str, int, combine=add, default=0),
-        "ended": MapState(str, int, combine=add, default=0),
+        "seen": MapState(str, int, combine=add, replicated=replicated),
+        "criticals": MapState(str, int, combine=add),
+        "ended": MapState(str, int, combine=add),
     }
 
 
-_PLAIN, _REPLICATED = _declarations(False), _declarations(True)  # made once: checking their laws is not free
+_PLAIN, _REPLICATED = _declarations(False), _declarations(True)
 
 
 def _plain_states() -> StateSet:
@@ -81,7 +83,8 @@ class Passing:
     """The function of every actor: it counts what it sees and passes it on, under a name that tells the way.
 
     A critical message that ends a stream is always passed on, and as the end only once all upstreams have ended: until
-    then this actor has something to say. What it passes on must not depend on *which* of them is the last.
+    then this actor has something to say. What it passes on must not depend on *which* of them is the last, so it goes by
+    the name of the message: behind several upstreams, whether a message is the end is a matter of chance.
     """
 
     def __init__(self, actor: RandomActor, states: States) -> None:
@@ -113,6 +116,8 @@ class Passing:
                 context.emit(to, f"{what}/{way}")
         if asks and not actor.alone_first:
             context.run_alone(f"alone {payload}")
+        if actor.timer_every and chance // 11 % actor.timer_every == 0:
+            context.set_timer(chance % 64 / 2.0, f"timer {payload}")
 
     def on_critical(self, context: Context, critical: CriticalRun) -> None:
         actor = self._actor
@@ -121,39 +126,35 @@ class Passing:
         if sender == actor.name:
             return
         if critical.granularity is Granularity.ONE:
-            self._pass_on(context, critical, actor.downstreams, payload, payload, actor.name, critical.final)
-        elif critical.final or not self._swallows(payload):
-            if critical.final:
-                self._ended.add(sender, 1)
-            everywhere = critical.final or actor.propagates is None
-            what, _, path = payload.partition("/")
-            way = f"{path}{actor.name}"
-            final = critical.final and len(self._ended) == len(actor.upstreams)
-            targets = actor.downstreams if everywhere else actor.propagates or ()
-            self._pass_on(context, critical, targets, f"{what}/{way}", what, way, final)
+            self._pass_on(context, critical, actor.downstreams, payload, actor.name, critical.final)
+        else:
+            self._on_channel(context, critical, sender, *payload.split("/"))
         if actor.alone_after_critical:
             context.run_alone(f"alone {payload}")
 
-    def _swallows(self, payload: str) -> bool:
-        every = self._actor.swallow_every
-        return every > 0 and crc32(f"{payload}{self._actor.name}".encode()) % every == 0
+    def _on_channel(self, context: Context, critical: CriticalRun, sender: Address, what: str, path: str) -> None:
+        actor = self._actor
+        way = f"{path}{actor.name}"
+        if critical.final:
+            self._ended.add(sender, 1)
+        final = critical.final and len(self._ended) == len(actor.upstreams)
+        if what == _END:
+            self._pass_on(context, critical, actor.downstreams, what, way, final)
+        elif not actor.swallow_every or crc32(f"{way} {what}".encode()) % actor.swallow_every:
+            targets = actor.downstreams if actor.propagates is None else actor.propagates
+            self._pass_on(context, critical, targets, what, way, final)
 
     def _pass_on(
-        self,
-        context: Context,
-        critical: CriticalRun,
-        targets: tuple[Address, ...],
-        name: str,
-        what: str,
-        way: str,
-        final: bool,
+        self, context: Context, critical: CriticalRun, targets: tuple[Address, ...], what: str, way: str, final: bool
     ) -> None:
+        actor, one = self._actor, critical.granularity is Granularity.ONE
+        name = what if one else f"{what}/{way}"
         for to in targets:
-            if self._actor.results:
-                context.emit(to, f"{what}</{way}")
+            if actor.results:
+                context.emit(to, f"{what}<{actor.name}/{way}")
             context.emit_critical(to, name, granularity=critical.granularity, barrier=critical.barrier, final=final)
-            if self._actor.results and not critical.final:
-                context.emit(to, f"{what}>/{way}")
+            if actor.results and what != _END and not (one and final):
+                context.emit(to, f"{what}>{actor.name}/{way}")
 
 
 # --- the world -----------------------------------------------------------------------------------------------------------
@@ -241,7 +242,7 @@ def states_of(actor: Actor) -> Callable[[], StateSet]:
 def random_world(seed: int, *, calm: bool = False) -> RandomWorld:
     """The world of a seed. A calm one has the same graph and scripts, but no strategy in it ever sends anything elsewhere."""
     rng = Random(f"world {seed}")
-    workers = rng.choice((1, 2, 3, 3, 4, 4, 5, 5, 6, 6))
+    workers = rng.choice((2, 2, 3, 3, 4, 4, 5, 5, 6, 6)) if rng.random() < 0.98 else 1
     sources, actors, sends_to = _random_graph(rng)
     weight = _weight(sends_to, actors)
     count = max(10, min(40, int(_EXECUTIONS / weight)))
@@ -327,6 +328,7 @@ def _random_actor(
         alone_first=chance() < 0.5,
         swallow_every=rng.choice((1, 2, 3)) if chance() < 0.2 else 0,
         alone_after_critical=chance() < 0.08,
+        timer_every=rng.choice((3, 8)) if chance() < 0.15 else 0,
     )
 
 
@@ -338,7 +340,7 @@ def _random_scripts(
 ) -> dict[Address, tuple[Step, ...]]:
     """Data, SYNC_CHANNELs, and SYNC_ONEs that every source sends in one order unless it has ended; some sources end."""
     barriers = rng.choice((0, 0, 1, 2, 3, 4))
-    channel = rng.choice((0.05, 0.1, 0.2, 0.35))
+    channel = rng.choice((0.03, 0.08, 0.15, 0.3))
     all_end = barriers > 0 and rng.random() < 0.15  # together, with the last SYNC_ONE
     each = max(3, count // len(sends_to))
     scripts: dict[Address, tuple[Step, ...]] = {}
@@ -359,7 +361,7 @@ def _random_scripts(
             if index < each:
                 steps.append(_random_step(rng, source, targets, index, channel))
         if ends and not all_end:
-            steps.append(tuple(CriticalOutput(to, f"{SCRIPT_CRITICAL}end/{source}", final=True) for to in targets))
+            steps.append(tuple(CriticalOutput(to, f"{_END}/{source}", final=True) for to in targets))
         scripts[source] = tuple(steps)
     return scripts
 
@@ -406,9 +408,9 @@ def _random_freedom(rng: Random, actors: list[RandomActor], candidates: Mapping[
     hand_back: set[Address] = set()
     for actor in actors:
         workers, chance = candidates[actor.name], rng.random()
-        if chance < 0.75:
+        if chance < 0.8:
             forward[actor.name] = workers
-        if chance > 0.4:
+        if chance > 0.3:
             direct[actor.name] = workers[:2] if rng.random() < 0.3 else workers
         if rng.random() < 0.35:
             hand_back.add(actor.name)
@@ -421,7 +423,7 @@ def _calm_minds(workers: int) -> tuple[Mind, ...]:
 
 def _random_minds(rng: Random, workers: int) -> tuple[Mind, ...]:
     restless = rng.random() < 0.4
-    stay = rng.choice((0.0, 0.3, 0.6, 0.9))
+    stay = rng.choice((0.0, 0.0, 0.3, 0.7))
     minds = []
     for _ in range(workers):
         if rng.random() < 0.1:

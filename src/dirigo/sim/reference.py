@@ -12,7 +12,7 @@ the graph, were emitted on the edge before it. Not compared, because the protoco
 - the order on an edge of critical messages that came to its sender by different ways: upstreams are independent;
 - which critical message carries the end on an edge behind several upstreams: the one that happens to be the last; but there
   is exactly one wherever the reference has one, and nothing follows it;
-- when and on which worker anything ran.
+- when (timers included) and on which worker anything ran.
 """
 
 from __future__ import annotations
@@ -193,12 +193,13 @@ class _OneInstance:
         self._run_alone(before)
 
     def _run_alone(self, before: int) -> None:
-        """Take what the function sent to itself out of its outputs, and run it: it is alone already."""
+        """Take what the function sent to itself out of its outputs, and run it: it is alone already. Timers go off at once."""
         outputs = self.context.outputs
         own = [output for output in outputs[before:] if output.to == self.name]
         outputs[before:] = [output for output in outputs[before:] if output.to != self.name]
-        for output in own:
-            parts = ((self.name, 0, output.payload),)
+        timers, self.context.timers = self.context.timers, []
+        for payload in [output.payload for output in own] + [payload for _, payload in timers]:
+            parts = ((self.name, 0, payload),)
             self.function.on_critical(self.context, CriticalRun(self.name, 0, parts, Granularity.CHANNEL, 0, False))
 
 
