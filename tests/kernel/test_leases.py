@@ -174,7 +174,7 @@ def test_while_it_scales_in_the_lessor_runs_on_but_grants_nothing() -> None:
 
 
 def test_a_second_request_to_scale_in_changes_nothing_while_the_first_is_under_way() -> None:
-    stage = Stage().receives(registration(1, 2)).forgets().asks(scales_in).asks(scales_in).sends(revoke(1))
+    Stage().receives(registration(1, 2)).forgets().asks(scales_in).asks(scales_in).sends(revoke(1))
 
 
 def test_an_acknowledgment_that_nobody_waits_for_is_dropped() -> None:

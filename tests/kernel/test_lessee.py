@@ -1,5 +1,6 @@
 """A lessee: it finishes what precedes the barrier, hands its partial state over, waits, and goes on."""
 
+import msgspec
 import pytest
 
 from dirigo.kernel import MailboxState, ProtocolError
@@ -141,8 +142,7 @@ def test_handing_back_the_last_dependency_ends_the_draining() -> None:
 def test_the_time_of_a_message_travels_back_with_it() -> None:
     stage = Stage(2)
     stage.steering.elsewhere["a"] = 1
-    message = forwarded("a", 1, 2)
-    stage.receives(type(message)(*(getattr(message, name) for name in message.__struct_fields__[:-2]), 3.0, 9.0))
+    stage.receives(msgspec.structs.replace(forwarded("a", 1, 2), created=3.0, deadline=9.0))
     (sent,) = stage.worker.outgoing
     assert (sent.created, sent.deadline) == (3.0, 9.0)  # type: ignore[union-attr]
 

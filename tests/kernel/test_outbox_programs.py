@@ -1,5 +1,6 @@
 """The barriers that a party sends: what one program holds, what it cuts, and what waits for its acknowledgment."""
 
+from dirigo.kernel import CriticalOutput
 from kernel.scenario import (
     AT,
     A,
@@ -102,7 +103,11 @@ def test_a_final_critical_message_ends_its_program_and_marks_it() -> None:
 
 def test_deadlines_travel_with_the_critical_messages() -> None:
     stage = source_stage()
-    stage.emits(critical(A, "U"), *(type(critical(A, "V"))(A, "V", created=float(c), deadline=c + 5.0) for c in (1, 2)))
+    stage.emits(
+        critical(A, "U"),
+        CriticalOutput(A, "V", created=1.0, deadline=6.0),
+        CriticalOutput(A, "W", created=2.0, deadline=7.0),
+    )
     stage.forgets().receives(program_ack(1))
     (sent,) = stage.worker.outgoing
     assert [(one.created, one.deadline) for one in sent.criticals] == [(1.0, 6.0), (2.0, 7.0)]  # type: ignore[union-attr]

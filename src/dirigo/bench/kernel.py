@@ -71,8 +71,7 @@ def measure_kernel(actors: tuple[int, ...] = ACTORS, messages: int = MESSAGES, r
     rounds = [[bench.run() for bench in benches] for _ in range(repeats)]
     function_us = median(_time_bare_function(messages) for _ in range(repeats))
     *costs, among_idle = (
-        MessageCost(bench.actors, median(each[index] for each in rounds), function_us)
-        for index, bench in enumerate(benches)
+        MessageCost(bench.actors, median(each[index] for each in rounds), function_us) for index, bench in enumerate(benches)
     )
     return KernelCost(tuple(costs), among_idle)
 

@@ -30,7 +30,9 @@ def verify(
     deep: bool = typer.Option(False, "--deep", help="The larger worlds too, and 100,000 random runs."),
     mutants: bool = typer.Option(False, "--mutants", help="Put mistakes into the protocol; each must be caught."),
     mutant: str = typer.Option("", "--mutant", metavar="NAME", help="Explore with this one mistake, and tell the story."),
-    runs: int = typer.Option(-1, "--random", metavar="N", help="How many random runs.", show_default=False),
+    runs: int = typer.Option(
+        -1, "--random", metavar="N", help="Only N random runs; with --world or --deep, after those.", show_default=False
+    ),
     seed: int = typer.Option(0, "--seed", help="The first seed of the random runs."),
     replay: str = typer.Option("", "--replay", metavar="PATH", help="Tell one run of a world step by step."),
     listing: bool = typer.Option(False, "--list", help="List the worlds and the mutants."),
@@ -64,7 +66,8 @@ def verify(
         if mutants:
             ok = _hunt(found, processes)
         else:
-            ok = _explore(found, world, deep, processes)
+            only_random = runs > 0 and not (world or deep)
+            ok = only_random or _explore(found, world, deep, processes)
             count = runs if runs >= 0 else 0 if world else _RANDOM_RUNS_DEEP if deep else _RANDOM_RUNS
             ok = (count == 0 or _run_random(found, count, seed, processes)) and ok
         write_json(json_file, found.to_json())
@@ -148,7 +151,8 @@ def _tell_violations(worlds: list[Exploration], mutant: str = "") -> bool:
             for number, line in enumerate(found.story, 1):
                 console.print(f"  {number:>3}. {escape(line)}", soft_wrap=True)
             option = f" --mutant {mutant}" if mutant else ""
-            console.print(f"Replay it with: dirigo verify --world {found.world}{option} --replay {found.path}")
+            command = f"dirigo verify --world {found.world}{option} --replay {found.path}"
+            console.print(f"Replay it with: {command}", soft_wrap=True)
     return ok
 
 
@@ -208,7 +212,7 @@ def _run_random(found: work.Verification, count: int, seed: int, processes: int)
     for violation in report.violations[:5]:
         console.print(f"[red]{escape(str(violation))}[/]", soft_wrap=True)
     if report.violations:
-        console.print(f"Repeat the first with: dirigo verify --world fork --random 1 --seed {report.violations[0].seed}")
+        console.print(f"Repeat the first with: dirigo verify --random 1 --seed {report.violations[0].seed}")
     if report.is_hollow():
         console.print("[red]hollow: no lessee was made, or no barrier met a forward[/]")
     return report.ok

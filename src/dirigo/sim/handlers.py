@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator
+from enum import Enum
 from typing import Any, NamedTuple
 
 from dirigo.kernel import Address, CriticalOutput, Message, Source, Worker
@@ -312,5 +313,9 @@ def describe(message: Any) -> str:
     """A message in one short line, for stories."""
     hidden = ("to", "worker", "created", "deadline", "view_version")
     shown = {name: getattr(message, name) for name in message.__struct_fields__ if name not in hidden}
-    inner = ", ".join(f"{name}={value!r}" for name, value in shown.items() if value not in ((), None))
+    inner = ", ".join(
+        f"{name}={value.name if isinstance(value, Enum) else repr(value)}"
+        for name, value in shown.items()
+        if value not in ((), None)
+    )
     return f"{type(message).__name__}({inner})"

@@ -34,7 +34,7 @@ from dirigo.kernel.mailbox import Event, Role, Transition
 from dirigo.kernel.message import Intent, Registration
 from dirigo.scheduling import Chaos, Fifo, Freedom
 from dirigo.sim.at_rest import check_at_rest
-from dirigo.sim.checker import Fact, Ledger, ViolationError
+from dirigo.sim.checker import Fact, Ledger, ViolationError, control_facts, data_fact
 from dirigo.sim.cluster import Cluster, SimulationError
 from dirigo.sim.random_world import Mind, RandomWorld, random_world
 from dirigo.sim.recorder import Recorder
@@ -341,25 +341,29 @@ class Checking(Recorder):
                 raise ViolationError("no-partial-left", f"{party.name} has something left while w{home} is CRITICAL")
 
     def sent(self, messages: Iterable[Message]) -> None:
-        result = self._result
         for message in messages:
-            super().sent((message,))
             if type(message) is Data:
-                if message.lane is Lane.FORWARD:
-                    result.forwards += 1
-                elif message.lane is Lane.RETURN:
-                    result.hand_backs += 1
-                    continue
-                elif message.worker != self.homes[message.to]:
-                    result.directs += 1
-                else:
-                    continue
-                self._given.add(message.to)
-            elif type(message) is Intent:
-                result.intents += 1
+                self.ledgers[message.to].note(data_fact(message, self.homes, self.actors))
+                self._count_data(message)
+                continue
+            for actor, fact in control_facts(message):
+                if actor in self.ledgers:
+                    self.ledgers[actor].note(fact)
+            if type(message) is Intent:
+                self._result.intents += 1
                 self.ledgers[message.to].intended(message)
             elif type(message) is Registration:
-                result.registrations += 1
+                self._result.registrations += 1
+
+    def _count_data(self, message: Data) -> None:
+        if message.lane is Lane.RETURN:
+            self._result.hand_backs += 1
+        elif message.worker != self.homes[message.to]:
+            self._given.add(message.to)
+            if message.lane is Lane.FORWARD:
+                self._result.forwards += 1
+            else:
+                self._result.directs += 1
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------------

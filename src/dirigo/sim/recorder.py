@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dirigo.kernel import Address, CriticalOutput, CriticalRun, Data, Executable, Granularity, Output, Worker, WorkerId
-from dirigo.kernel.mailbox import Transition
+from dirigo.kernel.mailbox import ADMIT, Transition, Verdict
 from dirigo.kernel.message import Message
-from dirigo.sim.checker import Fact, Ledger, control_facts, data_fact
+from dirigo.sim.checker import Fact, Ledger, ViolationError, control_facts, data_fact
 from dirigo.sim.world import World, readable, seen
 
 
@@ -34,6 +34,12 @@ class Recorder:
                 self.facts.append((sender, ("asked", output.payload)))
 
     def started(self, worker: WorkerId, message: Executable) -> None:
+        instance = self.workers[worker].instance(message.to)
+        # The kernel does not look the commonest rows up; here it shows whether it should have come to another verdict.
+        row = ADMIT[instance.role, instance.state, instance.kind_of(message)]
+        if row.verdict is Verdict.HOLD:
+            raise ViolationError("table", f"{instance.name} starts {message.payload} in {instance.state.value}")
+        self.rows.add(row)
         self.facts.append((message.to, ("started", worker, message.critical)))
 
     def executed(self, worker: WorkerId, message: Executable) -> None:

@@ -278,9 +278,9 @@ DEEP_WORLDS: tuple[World, ...] = (
     ),
     World(
         "deep-mixed-barriers",
-        "SYNC_CHANNEL and SYNC_ONE at one actor with messages between all of them",
+        "SYNC_CHANNEL and SYNC_ONE at one actor, with forwarding and direct sending",
         (_sink(lessees=1, direct=(0,)),),
-        {"S": script("D", "a #1 b |1 c"), "T": script("D", "|2 x #1 y")},
+        {"S": script("D", "a #1 b |1"), "T": script("D", "|2 x #1")},
     ),
     World(
         "deep-upstream-ends",
@@ -292,14 +292,15 @@ DEEP_WORLDS: tuple[World, ...] = (
         "deep-ordered",
         "an ordered function below a parallel one, two upstreams",
         (_relay(lessees=1), _sink(lessees=1, direct=(0,), ordered=True)),
-        {"S": script("U", "a b |1 c"), "T": script("D", "x |2 y")},
+        {"S": script("U", "a b |1 c"), "T": script("D", "x |2")},
     ),
     World(
         "deep-scale-in",
         "scale-in of both actors at any time",
         (_relay(lessees=1), _sink(lessees=1, direct=(0,))),
-        {"S": script("U", "a b |1 c")},
+        {"S": script("U", "a |1 b")},
         scale_ins=("U", "D"),
+        split=True,
     ),
 )
 

@@ -1,0 +1,113 @@
+"""What a strategy may send elsewhere, and the words with which it is told that it may not."""
+
+import pytest
+
+from dirigo.kernel import MailboxState, PolicyError
+from kernel.scenario import A, Stage, T, critical_run, forwarded, handed_back, program, row, sync_request
+
+RUNNABLE, DRAINING, BLOCKED = MailboxState.RUNNABLE, MailboxState.DRAINING, MailboxState.BLOCKED
+
+
+def insisting(word: str, worker: int, stage: Stage) -> Stage:
+    stage.steering.elsewhere[word] = worker
+    return stage.forgets()
+
+
+# --- the lessor forwards -------------------------------------------------------------------------------------------------
+
+
+def test_forwarding_is_the_scale_out_and_not_forwarding_needs_nothing() -> None:
+    stage = (
+        insisting("a", 2, Stage()).receives(row("a", 1), row("b", 2)).sends(forwarded("a", 1, 2)).runs("b").sends_nothing()
+    )
+    assert stage.worker.lessees(A) == {2}
+
+
+def test_each_lessee_has_a_channel_of_its_own() -> None:
+    stage = Stage()
+    stage.steering.elsewhere = {"a": 2, "b": 3, "c": 2}
+    stage.receives(row("a", 1), row("b", 2), row("c", 3))
+    stage.sends(forwarded("a", 1, 2), forwarded("b", 1, 3), forwarded("c", 2, 2))
+
+
+def test_a_forward_keeps_the_sender_and_the_times_of_the_message() -> None:
+    insisting("t", 2, Stage()).receives(row("t", 1, sender=T)).sends(forwarded("t", 1, 2, sender=T))
+
+
+@pytest.mark.parametrize(
+    ("state", "allowed"),
+    [(RUNNABLE, True), (DRAINING, False), (BLOCKED, False), (MailboxState.CRITICAL, False)],
+)
+def test_a_lessor_forwards_only_while_it_is_runnable(state: MailboxState, allowed: bool) -> None:
+    stage = Stage()
+    stage.instance().state = state
+    assert stage.worker.may_forward(row("a", 1), 2) is allowed
+
+
+def test_a_critical_message_may_not_be_forwarded() -> None:
+    assert not Stage().worker.may_forward(critical_run("W"), 2)
+    with pytest.raises(PolicyError, match="the strategy at w1 forwards a critical message of job/a/0"):
+        insisting("W", 2, Stage()).receives(program(1, "W"))
+
+
+def test_a_message_may_not_be_forwarded_while_the_lessor_drains() -> None:
+    stage = insisting("t", 2, Stage().receives(program(1, "W", cut=((10, 1, 1),))))
+    with pytest.raises(PolicyError) as caught:
+        stage.receives(row("t", 1, sender=T))
+    assert str(caught.value) == (
+        "the strategy at w1 forwards a message of job/a/0 to w2, which is not allowed now (DRAINING); ask may_forward first"
+    )
+    stage.sends_nothing()
+    assert stage.worker.lessees(A) == set()
+
+
+def test_a_message_of_an_ordered_function_may_not_be_forwarded() -> None:
+    stage = insisting("a", 2, Stage(ordered=True))
+    assert not stage.worker.may_forward(row("a", 1), 2)
+    with pytest.raises(PolicyError, match=r"not allowed now \(RUNNABLE, ordered\); ask may_forward first"):
+        stage.receives(row("a", 1))
+    stage.sends_nothing()
+
+
+def test_a_message_that_came_back_may_not_be_forwarded_again() -> None:
+    stage = insisting("a", 3, Stage())
+    assert not stage.worker.may_forward(handed_back("a", 1, 2), 3)
+    with pytest.raises(PolicyError, match="forwards a message of job/a/0 to w3, which is not allowed"):
+        stage.receives(handed_back("a", 1, 2))
+
+
+def test_a_lessor_may_not_forward_to_itself() -> None:
+    stage = insisting("a", 1, Stage())
+    assert not stage.worker.may_forward(row("a", 1), 1)
+    with pytest.raises(PolicyError, match="to w1, which is not allowed"):
+        stage.receives(row("a", 1))
+
+
+def test_a_lessor_may_not_forward_to_more_lessees_than_its_bound() -> None:
+    stage = insisting("a", 2, Stage(lessees_max=0))
+    assert not stage.worker.may_forward(row("a", 1), 2)
+    with pytest.raises(PolicyError, match="to w2, which is not allowed"):
+        stage.receives(row("a", 1))
+
+
+# --- a lessee hands back -------------------------------------------------------------------------------------------------
+
+
+def test_a_lessee_may_not_send_to_another_lessee() -> None:
+    stage = insisting("a", 3, Stage(2))
+    assert not stage.worker.may_forward(forwarded("a", 1, 2), 3)
+    with pytest.raises(PolicyError) as caught:
+        stage.receives(forwarded("a", 1, 2))
+    assert str(caught.value) == (
+        "the strategy at w2 sends a message of the lessee job/a/0 to w3, but a lessee can only hand back to its lessor at w1"
+    )
+    stage.sends_nothing()
+
+
+def test_a_lessee_may_hand_back_until_it_is_blocked() -> None:
+    stage = Stage(2).receives(forwarded("a", 1, 2))
+    assert stage.worker.may_forward(forwarded("a", 1, 2), 1)
+    stage.receives(sync_request(1, 2, forwards=2)).is_in(DRAINING)
+    assert stage.worker.may_forward(forwarded("b", 2, 2), 1)
+    stage.receives(forwarded("b", 2, 2)).runs("a", "b").is_in(BLOCKED)
+    assert not stage.worker.may_forward(forwarded("c", 3, 2), 1)
