@@ -223,9 +223,10 @@ class Stage:
         """What the instance's own state holds."""
         return list(cast(StateSet, self.instance(address).states).cell("seen"))
 
-    def told(self) -> str:
-        """The story of A here, as an error would tell it."""
-        return "\n".join(self.instance().error("", "").story)
+    def told(self, address: Address = A) -> str:
+        """The story of a party here, as an error would tell it."""
+        party = self.worker.parties.get(address)
+        return "\n".join(party.error("", "").story) if party is not None else ""
 
 
 def _lines(messages: tuple[Message, ...] | list[Message]) -> list[str]:

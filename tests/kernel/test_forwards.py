@@ -106,6 +106,7 @@ def test_a_lessee_may_not_send_to_another_lessee() -> None:
 
 def test_a_lessee_may_hand_back_until_it_is_blocked() -> None:
     stage = Stage(2).receives(forwarded("a", 1, 2))
+    assert not stage.worker.may_forward(critical_run("W"), 1)
     assert stage.worker.may_forward(forwarded("a", 1, 2), 1)
     stage.receives(sync_request(1, 2, forwards=2)).is_in(DRAINING)
     assert stage.worker.may_forward(forwarded("b", 2, 2), 1)

@@ -52,7 +52,7 @@ def test_an_acknowledgment_that_nobody_awaits_releases_nothing() -> None:
     stage.receives(program_ack(1), program_ack(3)).sends_nothing()
     stage.receives(program_ack(2)).sends(row("a", 1))
     stage.receives(program_ack(2)).sends_nothing()
-    assert list(stage.worker.parties[S].story) == [
+    assert stage.told(S).splitlines() == [
         "dropped a stale acknowledgment of program 1 by job/a/0",
         "dropped a stale acknowledgment of program 3 by job/a/0",
         "dropped a stale acknowledgment of program 2 by job/a/0",

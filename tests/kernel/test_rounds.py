@@ -53,6 +53,7 @@ def test_without_lessees_a_round_is_the_same_machine_with_the_middle_empty() -> 
     stage = Stage().receives(row("a", 1), program(1, "W", cut=((10, 1, 1),))).sends(program_ack(1)).is_in(DRAINING)
     stage.runs("a").is_in(CRITICAL).sends_nothing().runs("W").sends(critical_ack(1)).is_in(RUNNABLE).is_idle()
     assert stage.seen() == ["a", "W"]
+    assert lessor(stage).round is None
 
 
 def test_a_barrier_at_an_actor_that_never_had_a_message_runs_at_once() -> None:

@@ -58,6 +58,7 @@ def test_a_timer_fires_when_it_is_due_and_not_before_and_only_once() -> None:
     at(worker, 5.0)
     assert worker.mailbox_state(A) is CRITICAL
     assert worker.next_timer() is None
+    assert worker.timed == set()
     at(worker, 6.0)
     assert run(worker) == "due 5"
     assert worker.next() is None
@@ -95,6 +96,7 @@ def test_the_timers_of_a_lessee_move_to_the_lessor_with_its_reply() -> None:
     answer = SyncReply(A, 1, 2, 1, partial(), (), 0, ((5.0, "due 5"),))
     assert worker.outgoing == [request_ack(1, 2), answer]
     assert worker.next_timer() is None
+    assert worker.timed == set()
 
     home, strategy = alarm_worker()
     strategy.elsewhere["5"] = 2

@@ -182,7 +182,7 @@ def test_a_barrier_asked_for_in_any_hook_starts_when_the_hook_is_over(hook: str)
     strategy = Asking(hook, lambda context: context.run_alone(A, "alone"))
     stage = Stage(strategy=strategy, says={"a": (out(D, "x"),)}).receives(row("a", 1), row("b", 2))
     if hook == "enqueue":
-        stage.is_in(CRITICAL).runs("alone", "a", "b")
+        stage.is_in(CRITICAL).runs("alone", "b", "a")  # the strategy gave "a" away only after "b" was held
     else:
         stage.is_in(RUNNABLE).runs("a").is_in(CRITICAL).runs("alone", "b")
     stage.is_idle().is_in(RUNNABLE)
@@ -229,10 +229,10 @@ def test_a_strategy_can_read_facts_and_reading_them_creates_nothing() -> None:
 def test_a_strategy_sees_every_message_that_is_not_blocked_and_only_those() -> None:
     stage = Stage().receives(row("a", 1), program(1, "W", cut=((10, 1, 1),)), row("p", 2), row("t", 1, sender=T))
     assert stage.steering.offered == ["a", "t"]
-    stage.runs("a", "t")
+    stage.runs("a")
     assert stage.steering.offered == ["a", "t", "W"]
-    stage.runs("W")
-    assert stage.steering.offered == ["a", "t", "W", "p"]
+    stage.runs("W")  # before which "t" was asked for, and held
+    assert stage.steering.offered == ["a", "t", "W", "p", "t"]
 
 
 # --- observers -----------------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from rich.table import Table
 from dirigo.cli.output import JsonFile, console, fail, write_json
 from dirigo.sim import verify as work
 from dirigo.sim.explorer import Exploration
-from dirigo.sim.hunt import Catch, explore_mutant, mutant_named
-from dirigo.sim.mutants import MUTANTS
+from dirigo.sim.hunt import Catch, explore_mutant
+from dirigo.sim.mutants import MUTANTS, mutant_named
 from dirigo.sim.random_run import RandomReport
 from dirigo.sim.replay import replay_moves
 from dirigo.sim.worlds import DEEP_WORLDS, WORLDS, world_named
@@ -121,9 +121,8 @@ def _world_line(found: Exploration) -> str:
 
 
 def _worlds_table(worlds: list[Exploration]) -> Table:
-    table = Table(title="Worlds explored to closure")
-    for heading in ("world", "about"):
-        table.add_column(heading)
+    table = Table(title="Worlds")
+    table.add_column("world", no_wrap=True)
     for heading in ("states", "transitions", "longest"):
         table.add_column(heading, justify="right")
     table.add_column("verdict")
@@ -131,7 +130,6 @@ def _worlds_table(worlds: list[Exploration]) -> Table:
         colour = "green" if found.verdict == "holds" else "red"
         table.add_row(
             found.world,
-            world_named(found.world).about,
             f"{found.states:,}",
             f"{found.transitions:,}",
             str(found.longest),
@@ -228,11 +226,13 @@ def _replay(worlds: list[str], mutant: str, path: str) -> None:
         moves = [int(number) for number in path.split(".")]
     except ValueError:
         fail(f"a path is numbers with dots between them, but got {path!r}")
+    lines: list[str] = []
     try:
-        for line in _replayed(worlds[0], mutant, moves):
-            console.print(escape(line), soft_wrap=True)
+        lines.extend(_replayed(worlds[0], mutant, moves))
     except IndexError as error:
         fail(str(error))
+    for line in lines:
+        console.print(escape(line), soft_wrap=True)
 
 
 def _replayed(world: str, mutant: str, moves: list[int]) -> Iterator[str]:

@@ -25,6 +25,7 @@ class Inbound:
                 while self.arrived + 1 in self.ahead:
                     self.arrived += 1
                     self.ahead.discard(self.arrived)
+                self.ahead = self.ahead or None
             return True
         if seq <= self.arrived or (self.ahead is not None and seq in self.ahead):
             return False

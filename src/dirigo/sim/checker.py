@@ -115,7 +115,7 @@ class Ledger:
         self.critical = False
         self.running: set[WorkerId] = set()
         self.promised: set[tuple[Address, str]] = set()  # outputs withheld for a barrier, not emitted yet
-        self.before: set[tuple[Address, str, str]] = set()  # (upstream, a, b): a must run before b
+        self.before: set[tuple[Address, str, bool, str]] = set()  # (upstream, a, is a critical, b): a must run before b
         self.alone: set[str] = set()  # what the function asked to run alone, at once or by a timer
         self.base: dict[str, int] = {}  # the state as of the last round
         self.owed: set[tuple[Any, ...]] = set()  # acknowledgments that this actor's instances have to send
@@ -159,7 +159,7 @@ class Ledger:
             self.promised.add((sender, payload))
             for earlier, earlier_critical in outputs[:index]:
                 if critical or earlier_critical:
-                    self.before.add((sender, earlier, payload))
+                    self.before.add((sender, earlier, earlier_critical, payload))
 
     def emitted(self, sender: Address, payload: str, critical: bool) -> None:
         edge = self.edges[sender]
@@ -214,9 +214,9 @@ class Ledger:
                 "critical-before-pending",
                 f"{payload} of {sender} follows critical message {epoch}, but ran at w{worker} after {edge.executed}",
             )
-        for upstream, earlier, later in list(self.before):
+        for upstream, earlier, critical, later in list(self.before):
             if upstream == sender and later == payload:
-                self._check_earlier(edge, sender, earlier, payload)
+                self._check_earlier(edge, sender, earlier, critical, payload)
         self.executed_counts[payload] = self.executed_counts.get(payload, 0) + 1
         if readable is not None and worker != self.home:
             self._check_replica(worker, dict(own), dict(readable))
@@ -233,9 +233,9 @@ class Ledger:
                 self._fail("ordered-at-home", f"{payload} of {sender} with id {seq} ran after id {last}")
             self.seqs["ran", sender, origin] = seq
 
-    def _check_earlier(self, edge: Edge, sender: Address, earlier: str, later: str) -> None:
+    def _check_earlier(self, edge: Edge, sender: Address, earlier: str, critical: bool, later: str) -> None:
         if earlier in edge.waiting or earlier in edge.due or (sender, earlier) in self.promised:
-            kind = "critical-before-pending" if earlier in edge.due else "dependency-before-critical"
+            kind = "critical-before-pending" if critical else "dependency-before-critical"
             self._fail(kind, f"{later} of {sender} ran before {earlier}, which its execution emitted first")
 
     def _check_replica(self, worker: WorkerId, own: Mapping[str, int], readable: Mapping[str, int]) -> None:
@@ -297,9 +297,9 @@ class Ledger:
         late = sorted(waiting for waiting, epoch in edge.waiting.items() if epoch <= edge.executed)
         if late:
             self._fail("dependency-before-critical", f"{payload} of {sender} ran before {late}, emitted earlier")
-        for upstream, earlier, later in list(self.before):
+        for upstream, earlier, critical, later in list(self.before):
             if upstream == sender and later == payload:
-                self._check_earlier(edge, sender, earlier, payload)
+                self._check_earlier(edge, sender, earlier, critical, payload)
 
     def moved(self, row: Transition) -> None:
         if row.role is Role.LESSEE:

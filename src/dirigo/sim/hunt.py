@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dirigo.kernel import DirigoError
 from dirigo.sim.checker import ViolationError
 from dirigo.sim.explorer import Exploration, Explorer
-from dirigo.sim.mutants import MUTANTS, Mutant
+from dirigo.sim.mutants import Mutant, mutant_named
 from dirigo.sim.random_run import run
 from dirigo.sim.worlds import WORLDS, world_named
 
@@ -28,13 +28,6 @@ class Catch:
 
     def to_json(self) -> dict[str, object]:
         return {"name": self.name, "caught": self.caught, "by": self.by}
-
-
-def mutant_named(name: str) -> Mutant:
-    for mutant in MUTANTS:
-        if mutant.name == name:
-            return mutant
-    raise KeyError(f"there is no mutant {name!r}; there are: {', '.join(mutant.name for mutant in MUTANTS)}")
 
 
 def explore_mutant(mutant: Mutant, world: str, states_max: int = _STATES_MAX) -> Exploration:

@@ -1,7 +1,8 @@
 """Random runs: a random world in virtual time, every invariant checked as it goes, and its results compared in the end.
 
-A run is a function of its seed, and so is what it reports; seeds can therefore be spread over processes. What does not happen
-is not tested: every run counts what it met, and a report over runs in which nothing was scaled out is *hollow*, not ok.
+A run is a function of its seed, and so is what it reports; seeds can therefore be spread over processes. What does not
+happen is not tested: every run counts what it met, and a report over runs in which nothing was scaled out, or in which no
+barrier noticed, is *hollow* and not ok.
 """
 
 from __future__ import annotations
@@ -193,6 +194,7 @@ class Restless(Chaos):
 
     def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
         self._maybe(context)
+        super().pre_apply(context, message)
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
         self._maybe(context)
@@ -200,6 +202,7 @@ class Restless(Chaos):
 
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
         self._maybe(context)
+        super().post_apply(context, message, elapsed_s)
 
 
 class ByPriority(Restless):
@@ -237,7 +240,7 @@ def _chooser(rng: Random, stay: float) -> Callable[[int], int]:
 
 
 class RandomLedger(Ledger):
-    """A ledger for worlds in which a round may execute no critical message (a scale-in, say) and renew the view all the same."""
+    """A ledger for worlds in which a round may renew the view without a critical message (a scale-in, say)."""
 
     __slots__ = ()
 
@@ -288,16 +291,17 @@ class Checking(Recorder):
         self._results.emitted(sender, output)
 
     def executed(self, worker: WorkerId, message: Executable) -> None:
+        instance = self.workers[worker].instance(message.to)
+        for due, _ in instance.context.timers:
+            self._result.timers += 1
+            self.timer_set(due)
         if isinstance(message, CriticalRun):
             self._count_critical(message)
             super().executed(worker, message)
             return
         # As in the recorder, but the states are looked at only where a ledger will.
-        instance = self.workers[worker].instance(message.to)
-        for due, payload in instance.context.timers:
-            self._result.timers += 1
+        for _, payload in instance.context.timers:
             self.ledgers[message.to].asked(payload)
-            self.timer_set(due)
         actor = self.actors[message.to]
         own = base = None
         self._result.ordered += actor.ordered
@@ -475,7 +479,7 @@ class RandomRun:
 
 
 def run(seed: int, *, calm: bool = False) -> RunResult:
-    """The run of a seed; raises ViolationError, which names the seed. Any other error is a crash, with a note of the seed."""
+    """The run of a seed; raises ViolationError, which names the seed. Another error is a crash, with a note of the seed."""
     try:
         random_run = RandomRun(random_world(seed, calm=calm))
         result = random_run.execute()

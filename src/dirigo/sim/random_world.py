@@ -56,8 +56,8 @@ class RandomActor(Actor):
     alone_every: int = 0  # one in so many asks to run alone
     alone_first: bool = False  # and does so before its outputs, which are then withheld
     swallow_every: int = 0  # one critical message in so many goes no further
-    alone_after_critical: bool = False  # critical messages ask to run alone as well
-    timer_every: int = 0  # one message in so many sets a timer
+    alone_in_critical: str = ""  # critical messages ask to run alone as well, "before" or "after" their outputs
+    timer_every: int = 0  # one message in so many sets a timer, critical ones included
 
 
 def _declarations(replicated: bool) -> dict[str, MapState[str, int]]:
@@ -125,11 +125,15 @@ class Passing:
         self._criticals.add(payload, 1)
         if sender == actor.name:
             return
+        if actor.timer_every and crc32(payload.encode()) % actor.timer_every == 0:
+            context.set_timer(len(payload) * 3.0, f"timer {payload}")
+        if actor.alone_in_critical == "before":
+            context.run_alone(f"alone {payload}")
         if critical.granularity is Granularity.ONE:
             self._pass_on(context, critical, actor.downstreams, payload, actor.name, critical.final)
         else:
             self._on_channel(context, critical, sender, *payload.split("/"))
-        if actor.alone_after_critical:
+        if actor.alone_in_critical == "after":
             context.run_alone(f"alone {payload}")
 
     def _on_channel(self, context: Context, critical: CriticalRun, sender: Address, what: str, path: str) -> None:
@@ -240,7 +244,7 @@ def states_of(actor: Actor) -> Callable[[], StateSet]:
 
 
 def random_world(seed: int, *, calm: bool = False) -> RandomWorld:
-    """The world of a seed. A calm one has the same graph and scripts, but no strategy in it ever sends anything elsewhere."""
+    """The world of a seed. A calm one has the same graph and scripts, but its strategies send nothing elsewhere."""
     rng = Random(f"world {seed}")
     workers = rng.choice((2, 2, 3, 3, 4, 4, 5, 5, 6, 6)) if rng.random() < 0.98 else 1
     sources, actors, sends_to = _random_graph(rng)
@@ -327,7 +331,7 @@ def _random_actor(
         alone_every=rng.choice((4, 9)) if chance() < 0.2 else 0,
         alone_first=chance() < 0.5,
         swallow_every=rng.choice((1, 2, 3)) if chance() < 0.2 else 0,
-        alone_after_critical=chance() < 0.08,
+        alone_in_critical="after" if chance() < 0.1 else "",
         timer_every=rng.choice((3, 8)) if chance() < 0.15 else 0,
     )
 

@@ -1,8 +1,8 @@
 """What a world computes when one thread runs it message by message, and how a run is compared with that.
 
-The reference knows nothing of the protocol: one instance per actor, a queue per edge, no cuts, no rounds, no leases. It calls
-the same functions as a run does. A critical message takes its place in the queue of its edge; a SYNC_ONE waits until it heads
-the queues of all upstream actors that have not ended.
+The reference knows nothing of the protocol: one instance per actor, a queue per edge, no cuts, no rounds, no leases. It
+calls the same functions as a run does. A critical message takes its place in the queue of its edge; a SYNC_ONE waits until
+it heads the queues of all upstream actors that have not ended.
 
 Compared are, for every actor, the final states (every message and every critical message counted), and for every edge each
 output together with its place among the barriers: how many SYNC_ONEs, and how many critical messages of its own way through
@@ -193,15 +193,15 @@ class _OneInstance:
         self._run_alone(before)
 
     def _run_alone(self, before: int) -> None:
-        """Take what the function sent to itself out of its outputs, and run it: it is alone already. Timers go off at once."""
+        """Take what the function sent to itself out of its outputs, and run it: it is alone. Timers go off at once."""
         outputs = self.context.outputs
         own = [output for output in outputs[before:] if output.to == self.name]
         outputs[before:] = [output for output in outputs[before:] if output.to != self.name]
-        timers, self.context.timers = self.context.timers, []
+        timers, self.context.timers = self.context.timers, ()
         for payload in [output.payload for output in own] + [payload for _, payload in timers]:
             parts = ((self.name, 0, payload),)
             self.function.on_critical(self.context, CriticalRun(self.name, 0, parts, Granularity.CHANNEL, 0, False))
 
 
 def _is_headed_by(queue: deque[Output | CriticalOutput], barrier: int) -> bool:
-    return bool(queue) and isinstance(queue[0], CriticalOutput) and queue[0].critical and queue[0].barrier == barrier
+    return bool(queue) and isinstance(queue[0], CriticalOutput) and queue[0].barrier == barrier

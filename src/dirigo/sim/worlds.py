@@ -292,7 +292,7 @@ DEEP_WORLDS: tuple[World, ...] = (
         "deep-ordered",
         "an ordered function below a parallel one, two upstreams",
         (_relay(lessees=1), _sink(lessees=1, direct=(0,), ordered=True)),
-        {"S": script("U", "a b |1 c"), "T": script("D", "x |2")},
+        {"S": script("U", "a b |1 c"), "T": script("D", "|2")},
     ),
     World(
         "deep-scale-in",
