@@ -95,7 +95,9 @@ class Recorder:
     def _meet(self, context: Context, word: str) -> None:
         self.seen.append(word)
         for output in self.says.get(word, ()):
-            if isinstance(output, CriticalOutput):
+            if output.critical and output.to == context.address:
+                context.run_alone(output.payload)
+            elif isinstance(output, CriticalOutput):
                 context.emit_critical(
                     output.to,
                     output.payload,

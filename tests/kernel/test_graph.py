@@ -46,6 +46,7 @@ def test_an_actor_of_no_job_is_named_in_the_error() -> None:
         ([spec("a", "b", "b"), spec("b", "a", "a")], "a -> b -> a"),
         ([spec("a", "", "b"), spec("b", "ad", "c"), spec("c", "b", "d"), spec("d", "c", "b")], "b -> c -> d -> b"),
         ([spec("a", "", "bc"), spec("b", "ac", ""), spec("c", "ad", "bd"), spec("d", "c", "c")], "c -> d -> c"),
+        ([spec("a", "", "c"), spec("c", "ad", "bd"), spec("b", "c", ""), spec("d", "c", "c")], "c -> d -> c"),
     ],
 )
 def test_a_cycle_is_named_in_the_error(job: list[FunctionSpec], cycle: str) -> None:

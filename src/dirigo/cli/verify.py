@@ -12,13 +12,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from dirigo.cli.output import JsonFile, console, fail, write_json
-from dirigo.sim import verify as work
-from dirigo.sim.explorer import Exploration
-from dirigo.sim.hunt import Catch, explore_mutant
-from dirigo.sim.mutants import MUTANTS, mutant_named
-from dirigo.sim.random_run import RandomReport
-from dirigo.sim.replay import replay_moves
-from dirigo.sim.worlds import DEEP_WORLDS, WORLDS, world_named
+from dirigo.sim.verification import verify as work
+from dirigo.sim.verification.explorer import Exploration
+from dirigo.sim.verification.hunt import Catch, explore_mutant
+from dirigo.sim.verification.mutants import MUTANTS, mutant_named
+from dirigo.sim.verification.random_run import RandomReport
+from dirigo.sim.verification.replay import replay_moves
+from dirigo.sim.verification.worlds import DEEP_WORLDS, WORLDS, world_named
 
 _STATES_MAX = 50_000_000
 _RANDOM_RUNS = 2_000

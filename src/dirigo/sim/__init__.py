@@ -1,1 +1,1 @@
-"""A whole cluster in one thread: the explorer of small worlds, random runs of larger ones, and a timed simulator."""
+"""A whole cluster in one thread and virtual time; and, in ``verification``, the protocol explored and put to the test."""

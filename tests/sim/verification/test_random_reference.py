@@ -3,10 +3,10 @@
 import pytest
 
 from dirigo.kernel import CriticalOutput, Granularity, Output
-from dirigo.sim.checker import ViolationError
-from dirigo.sim.random_run import RandomRun
-from dirigo.sim.random_world import RandomActor, RandomWorld, random_world
-from dirigo.sim.reference import EdgeLog, Results, sequential
+from dirigo.sim.verification.checker import ViolationError
+from dirigo.sim.verification.random_run import RandomRun
+from dirigo.sim.verification.random_world import RandomActor, RandomWorld, random_world
+from dirigo.sim.verification.reference import EdgeLog, Results, sequential
 
 
 def join() -> RandomWorld:

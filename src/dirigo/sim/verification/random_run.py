@@ -34,14 +34,14 @@ from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Role, Transition
 from dirigo.kernel.message import Intent, Registration
 from dirigo.scheduling import Chaos, Fifo, Freedom
-from dirigo.sim.at_rest import check_at_rest
-from dirigo.sim.checker import Fact, Ledger, ViolationError, control_facts, data_fact
 from dirigo.sim.cluster import Cluster, SimulationError
-from dirigo.sim.random_world import Mind, RandomWorld, random_world
-from dirigo.sim.recorder import Recorder
-from dirigo.sim.reference import STATES, Results, contents, sequential
 from dirigo.sim.service import Service
-from dirigo.sim.world import readable, seen
+from dirigo.sim.verification.at_rest import check_at_rest
+from dirigo.sim.verification.checker import Fact, Ledger, ViolationError, control_facts, data_fact
+from dirigo.sim.verification.random_world import Mind, RandomWorld, random_world
+from dirigo.sim.verification.recorder import Recorder
+from dirigo.sim.verification.reference import STATES, Results, contents, sequential
+from dirigo.sim.verification.world import readable, seen
 
 _EVENTS_MAX = 100_000  # a run has about a thousand
 _PROGRESS_EVERY = 25

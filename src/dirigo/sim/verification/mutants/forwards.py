@@ -10,7 +10,7 @@ from dirigo.kernel.instance import Instance
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor, Round
 from dirigo.kernel.mailbox import Kind, MailboxState
-from dirigo.sim.mutants.mutant import mutant
+from dirigo.sim.verification.mutants.mutant import mutant
 
 
 @mutant("forward-in-round", "the lessor forwards while it drains", Lessor, "may_forward", "chain", "two-barriers")

@@ -18,10 +18,10 @@ from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Transition
 from dirigo.kernel.message import CriticalAck, SyncRequestAck
 from dirigo.scheduling import Chaos
-from dirigo.sim.checker import Fact, Ledger
-from dirigo.sim.recorder import Recorder
-from dirigo.sim.snapshot import Copier, canonical
-from dirigo.sim.world import SEEN, World
+from dirigo.sim.verification.checker import Fact, Ledger
+from dirigo.sim.verification.recorder import Recorder
+from dirigo.sim.verification.snapshot import Copier, canonical
+from dirigo.sim.verification.world import SEEN, World
 
 # Events at a worker: the delivery of message k >= 0, or one of these; injection k is INJECT - k.
 RUN, FINISH, STEP, FIRE, INJECT = -1, -2, -3, -4, -5

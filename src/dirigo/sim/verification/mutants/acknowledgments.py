@@ -11,7 +11,7 @@ from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.message import CriticalAck, Granularity, SyncRequestAck
 from dirigo.kernel.outbox import Outbox, Route
-from dirigo.sim.mutants.mutant import mutant, without_sends
+from dirigo.sim.verification.mutants.mutant import mutant, without_sends
 
 
 @mutant("no-wait-for-ack", "the sender goes on before its cut is installed", Outbox, "_send_program", "no-lessee", "chain")

@@ -8,8 +8,8 @@ from typing import Any
 from dirigo.kernel import Address, CriticalOutput, CriticalRun, Data, Executable, Granularity, Output, Worker, WorkerId
 from dirigo.kernel.mailbox import ADMIT, Transition, Verdict
 from dirigo.kernel.message import Message
-from dirigo.sim.checker import Fact, Ledger, ViolationError, control_facts, data_fact
-from dirigo.sim.world import World, readable, seen
+from dirigo.sim.verification.checker import Fact, Ledger, ViolationError, control_facts, data_fact
+from dirigo.sim.verification.world import World, readable, seen
 
 
 class Recorder:

@@ -12,13 +12,13 @@ import pytest
 from dirigo.kernel import CriticalOutput, Output
 from dirigo.kernel.lessor import Lessor
 from dirigo.scheduling import Freedom
-from dirigo.sim.checker import ViolationError
 from dirigo.sim.delay import uniform
-from dirigo.sim.mutants import mutant_named
 from dirigo.sim.network import Network, Order
-from dirigo.sim.random_run import RandomReport, RandomRun, run, run_many
-from dirigo.sim.random_world import Mind, RandomActor, RandomWorld
-from dirigo.sim.reference import sequential
+from dirigo.sim.verification.checker import ViolationError
+from dirigo.sim.verification.mutants import mutant_named
+from dirigo.sim.verification.random_run import RandomReport, RandomRun, run, run_many
+from dirigo.sim.verification.random_world import Mind, RandomActor, RandomWorld
+from dirigo.sim.verification.reference import sequential
 
 SEEDS = range(60)
 
@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_result() -> None:
 
 def test_a_run_is_the_same_in_another_process() -> None:
     """Where strings have other hashes."""
-    program = "from dirigo.sim.random_run import run_many; print(run_many(range(8)).to_json())"
+    program = "from dirigo.sim.verification.random_run import run_many; print(run_many(range(8)).to_json())"
     found = {
         subprocess.run(
             [sys.executable, "-c", program],

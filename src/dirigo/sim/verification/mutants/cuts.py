@@ -10,7 +10,7 @@ from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.message import SyncRequest
 from dirigo.kernel.outbox import Outbox, Route
-from dirigo.sim.mutants.mutant import mutant
+from dirigo.sim.verification.mutants.mutant import mutant
 
 
 @mutant("ignore-payload", "the dependency payload is not read", Program, "__init__", "fork", "chain")

@@ -10,7 +10,7 @@ from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import MailboxState
 from dirigo.kernel.message import RevokeAck
 from dirigo.kernel.outbox import Outbox
-from dirigo.sim.mutants.mutant import mutant
+from dirigo.sim.verification.mutants.mutant import mutant
 
 
 @mutant("grant-in-round", "a registration is granted during a round", Lessor, "_defers", "registration-race", "overlap")

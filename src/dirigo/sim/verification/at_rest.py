@@ -7,7 +7,7 @@ from typing import Any
 from dirigo.kernel import MailboxState, Worker
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
-from dirigo.sim.checker import ViolationError
+from dirigo.sim.verification.checker import ViolationError
 
 
 def check_at_rest(workers: list[Worker]) -> None:

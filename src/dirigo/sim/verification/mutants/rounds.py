@@ -11,7 +11,7 @@ from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Kind, MailboxState
 from dirigo.kernel.message import Granularity, SyncReply, SyncRequest
-from dirigo.sim.mutants.mutant import mutant
+from dirigo.sim.verification.mutants.mutant import mutant
 
 
 @mutant("unblock-early", "a lessee goes on as soon as it has replied", Lessee, "_reply", "chain", "two-barriers")

@@ -32,7 +32,7 @@ from dirigo.scheduling import Freedom
 from dirigo.sim.delay import Delay, constant, exponential, pareto, uniform
 from dirigo.sim.network import Network, Order
 from dirigo.sim.service import ServiceTime
-from dirigo.sim.world import Actor, Step, World
+from dirigo.sim.verification.world import Actor, Step, World
 from dirigo.state import MapState, StateSet, add
 
 SCRIPT_CRITICAL = "c"  # what the names of critical messages of scripts begin with; those of data are numbers

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from dirigo.kernel import DirigoError
 from dirigo.kernel.instance import Instance
-from dirigo.sim.checker import ViolationError
-from dirigo.sim.explorer import Explorer, State
-from dirigo.sim.world import World, seen
+from dirigo.sim.verification.checker import ViolationError
+from dirigo.sim.verification.explorer import Explorer, State
+from dirigo.sim.verification.world import World, seen
 
 
 def replay_moves(world: World, moves: list[int]) -> Iterator[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dirigo.kernel import DirigoError
-from dirigo.sim.checker import ViolationError
-from dirigo.sim.explorer import Exploration, Explorer
-from dirigo.sim.mutants import Mutant, mutant_named
-from dirigo.sim.random_run import run
-from dirigo.sim.worlds import WORLDS, world_named
+from dirigo.sim.verification.checker import ViolationError
+from dirigo.sim.verification.explorer import Exploration, Explorer
+from dirigo.sim.verification.mutants import Mutant, mutant_named
+from dirigo.sim.verification.random_run import run
+from dirigo.sim.verification.worlds import WORLDS, world_named
 
 _STATES_MAX = 200_000
 _SEEDS_MAX = 2_000

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dirigo.kernel.mailbox import ADMISSIONS, TRANSITIONS
-from dirigo.sim.explorer import Exploration, Explorer
-from dirigo.sim.hunt import Catch, hunt
-from dirigo.sim.parallel import report_progress, spread
-from dirigo.sim.random_run import RandomReport, run_many
-from dirigo.sim.worlds import world_named
+from dirigo.sim.verification.explorer import Exploration, Explorer
+from dirigo.sim.verification.hunt import Catch, hunt
+from dirigo.sim.verification.parallel import report_progress, spread
+from dirigo.sim.verification.random_run import RandomReport, run_many
+from dirigo.sim.verification.worlds import world_named
 
 _SEEDS_PER_TASK = 250
 

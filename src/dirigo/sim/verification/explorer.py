@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dirigo.kernel import Address, Data, DirigoError, ProtocolError
-from dirigo.sim.at_rest import check_at_rest
-from dirigo.sim.checker import ViolationError
-from dirigo.sim.handlers import FINISH, FIRE, INJECT, RUN, STEP, Handlers, Ledgers, Outcome, describe
-from dirigo.sim.recorder import ledgers_of
-from dirigo.sim.world import World
+from dirigo.sim.verification.at_rest import check_at_rest
+from dirigo.sim.verification.checker import ViolationError
+from dirigo.sim.verification.handlers import FINISH, FIRE, INJECT, RUN, STEP, Handlers, Ledgers, Outcome, describe
+from dirigo.sim.verification.recorder import ledgers_of
+from dirigo.sim.verification.world import World
 
 State = tuple[int, ...]
 Move = tuple[int, int, bool, int]  # worker, event, whether the message stays in the network, number of the outcome

@@ -7,7 +7,7 @@ counts only if every kind of channel in it carries messages before and after a b
 from __future__ import annotations
 
 from dirigo.kernel import CriticalOutput, Output
-from dirigo.sim.world import Actor, Step, World, script
+from dirigo.sim.verification.world import Actor, Step, World, script
 
 
 def _to_both(first: str, second: str, text: str) -> tuple[Step, ...]:

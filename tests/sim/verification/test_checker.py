@@ -4,7 +4,7 @@ import pytest
 
 from dirigo.kernel import Lane
 from dirigo.kernel.mailbox import TRANSITIONS, Event, Role
-from dirigo.sim.checker import INVARIANTS, Fact, Ledger, ViolationError
+from dirigo.sim.verification.checker import INVARIANTS, Fact, Ledger, ViolationError
 
 CONSOLIDATED = next(row for row in TRANSITIONS if row.event is Event.CONSOLIDATED)
 ROUND_ENDS = next(row for row in TRANSITIONS if row.event is Event.ROUND_ENDS)

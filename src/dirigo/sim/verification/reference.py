@@ -21,8 +21,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from dirigo.kernel import Address, Context, CriticalOutput, CriticalRun, Granularity, Output, States
-from dirigo.sim.checker import ViolationError
-from dirigo.sim.random_world import SCRIPT_CRITICAL, Passing, RandomActor, RandomWorld, states_of
+from dirigo.sim.verification.checker import ViolationError
+from dirigo.sim.verification.random_world import SCRIPT_CRITICAL, Passing, RandomActor, RandomWorld, states_of
 from dirigo.state import StateSet
 
 Edge = tuple[Address, Address]  # (from, to)

@@ -4,7 +4,7 @@ from collections import Counter
 
 from dirigo.kernel import CriticalOutput, Granularity
 from dirigo.sim.network import Order
-from dirigo.sim.random_world import RandomWorld, random_world
+from dirigo.sim.verification.random_world import RandomWorld, random_world
 
 SEEDS = range(300)
 
