@@ -63,15 +63,31 @@ def test_a_self_barrier_has_no_cut_and_sends_no_acknowledgment() -> None:
     stage.runs("a", "alone", "b", "t").sends_nothing()
 
 
-def test_a_self_barrier_out_of_a_critical_message_takes_the_next_round() -> None:
-    stage = Stage(says={"W": (out(D, "x"), critical(A, "again"), critical(D, "d"))}).receives(program(1, "W")).forgets()
-    stage.runs("W").sends(row("x", 1, sender=A, to=D), critical_ack(1)).is_in(CRITICAL)
-    stage.runs("again").sends(program(1, "d", sender=A, to=D, cut=((1, 5, 1),)))
+def test_a_self_barrier_out_of_a_critical_message_runs_in_the_same_round() -> None:
+    stage = Stage(says={"W": (out(D, "x"), critical(A, "again"), critical(D, "d")), "again": (out(D, "y"),)})
+    stage.receives(program(1, "W", "V"), row("pending", 1)).forgets().runs("W").sends(row("x", 1, sender=A, to=D))
+    # What W held back comes before V and, above all, before what is pending.
+    stage.runs("again").sends(row("y", 2, sender=A, to=D), program(1, "d", sender=A, to=D, cut=((1, 5, 2),)))
+    stage.runs("V").is_in(CRITICAL).receives(program_ack(1, to=A, by=D)).sends(critical_ack(1)).runs("pending")
+    assert stage.worker.lessor(A).last_round == 1
 
 
 def test_a_strategy_can_have_an_actor_run_alone() -> None:
     stage = Stage().receives(row("a", 1)).starts("a").asks(lambda worker: worker.run_alone(A, "alone")).is_in(RUNNABLE)
     stage.ends().is_in(CRITICAL).runs("alone").is_in(RUNNABLE)
+
+
+def test_what_a_strategy_asks_for_while_the_actor_is_alone_comes_after_outputs_that_are_still_to_leave() -> None:
+    stage = (
+        Stage(says={"a": (critical(A, "one"), out(D, "y")), "alone": (critical(D, "d"),)}).receives(row("a", 1)).runs("a")
+    )
+    stage.starts("one").asks(lambda worker: worker.run_alone(A, "alone")).ends().runs("alone")
+    stage.sends(row("y", 1, sender=A, to=D), program(1, "d", sender=A, to=D, cut=((1, 5, 1),)))
+
+
+def test_what_a_strategy_asks_for_while_the_actor_is_alone_keeps_its_order() -> None:
+    stage = Stage().receives(program(1, "W")).starts("W")
+    stage.asks(lambda worker: worker.run_alone(A, "x")).asks(lambda worker: worker.run_alone(A, "y")).ends().runs("x", "y")
 
 
 # --- intents of lessees --------------------------------------------------------------------------------------------------

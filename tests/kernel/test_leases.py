@@ -152,7 +152,8 @@ def test_scale_in_of_forwards_alone_is_a_round_without_critical_messages() -> No
 
 
 def test_scale_in_without_lessees_does_nothing() -> None:
-    Stage().asks(scales_in).sends_nothing().is_in(RUNNABLE)
+    stage = Stage().asks(scales_in).sends_nothing().is_in(RUNNABLE)
+    assert stage.worker.lessor(A).last_round == 0
 
 
 def test_scale_in_takes_grants_back_first_and_cuts_at_the_ids_it_is_told() -> None:

@@ -305,9 +305,9 @@ def test_acknowledgments_are_sent_exactly_once_whatever_is_delivered_again() -> 
 
 
 def test_a_slow_round_can_say_what_it_waits_for() -> None:
-    stage = leased("a").receives(row("t", 1, sender=T)).starts("t")
+    stage = leased("a").receives(row("done", 1, origin=13)).runs("done").receives(row("t", 1, sender=T)).starts("t")
     assert lessor(stage).waiting_for() == []
-    stage.receives(program(1, "W", cut=((10, 1, 3), (12, 3, 1)))).receives(request_ack(1, 3))
+    stage.receives(program(1, "W", cut=((10, 1, 3), (12, 3, 1), (13, 1, 1)))).receives(request_ack(1, 3))
     assert lessor(stage).waiting_for() == [
         "a running message at job/a/0@w1",
         "2 messages from job/s/0@w10",

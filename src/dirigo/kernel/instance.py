@@ -131,11 +131,12 @@ class Instance(Party):
     def fire_timers(self, now: float) -> None:
         """Turn the timers that are due into barriers of the actor on itself, the earliest first."""
         due = sorted((timer for timer in self.timers if timer[0] <= now), key=lambda timer: timer[0])
+        if not due:
+            return
         self.timers = [timer for timer in self.timers if timer[0] > now]
         if not self.timers:
             self.host.timed.discard(self.address)
-        for _, payload in due:
-            self.intend((CriticalOutput(self.address, payload),))
+        self.intend(tuple(CriticalOutput(self.address, payload) for _, payload in due))
 
     def intend(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
         """Have these outputs sent by the lessor in CRITICAL."""

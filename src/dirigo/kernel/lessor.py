@@ -234,7 +234,12 @@ class Lessor(Instance):
         self.settle()
 
     def intend(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
-        self.intents.append(outputs)
+        if self.state is _CRITICAL:
+            # The actor is alone already. Another round would let what is pending run before outputs that precede it.
+            assert self.round is not None
+            self.round.agenda.extendleft(reversed(outputs))
+        else:
+            self.intents.append(outputs)
         if self.running is None:
             self.settle()
 

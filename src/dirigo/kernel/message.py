@@ -35,8 +35,8 @@ class Granularity(IntEnum):
     ONE = 1  # SYNC_ONE: all upstream actors together
 
 
-class _Record(msgspec.Struct, frozen=True, gc=False):
-    pass
+class _Record(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Immutable, without cycles, and tagged with its kind on the wire."""
 
 
 # --- what user code produces -------------------------------------------------------------------------------------------

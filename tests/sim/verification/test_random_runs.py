@@ -138,7 +138,7 @@ def test_a_crash_is_not_taken_for_a_violation(monkeypatch: pytest.MonkeyPatch) -
     assert "in the random run with seed 3" in caught.value.__notes__
 
 
-# --- an open question ----------------------------------------------------------------------------------------------------
+# --- found here ----------------------------------------------------------------------------------------------------------
 
 
 def asks_first(seed: int) -> RandomWorld:
@@ -167,11 +167,6 @@ def check(world: RandomWorld) -> None:
     random_run.compare(sequential(world))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=ViolationError,
-    reason="outputs of a critical message behind its run_alone wait for the next round, and what is pending overtakes them",
-)
 def test_nothing_overtakes_a_critical_message_that_runs_alone_first() -> None:
     for seed in range(20):
         check(asks_first(seed))

@@ -104,6 +104,7 @@ class Ledger:
         "promised",
         "running",
         "seqs",
+        "urgent",
     )
 
     def __init__(self, actor: Address, home: WorkerId, upstreams: tuple[Address, ...], ordered: bool = False) -> None:
@@ -115,6 +116,7 @@ class Ledger:
         self.critical = False
         self.running: set[WorkerId] = set()
         self.promised: set[tuple[Address, str]] = set()  # outputs withheld for a barrier, not emitted yet
+        self.urgent: set[tuple[Address, str]] = set()  # those among them that were produced in CRITICAL
         self.before: set[tuple[Address, str, bool, str]] = set()  # (upstream, a, is a critical, b): a must run before b
         self.alone: set[str] = set()  # what the function asked to run alone, at once or by a timer
         self.base: dict[str, int] = {}  # the state as of the last round
@@ -130,6 +132,7 @@ class Ledger:
             self.critical,
             tuple(sorted(self.running)),
             tuple(sorted(self.promised)),
+            tuple(sorted(self.urgent)),
             tuple(sorted(self.before)),
             tuple(sorted(self.alone)),
             tuple(sorted(self.base.items())),
@@ -143,7 +146,18 @@ class Ledger:
         for name, edge in self.edges.items():
             twin.edges[name] = edge.copy()
         twin.critical = self.critical
-        for name in ("executed_counts", "running", "promised", "before", "alone", "base", "owed", "outstanding", "seqs"):
+        for name in (
+            "executed_counts",
+            "running",
+            "promised",
+            "urgent",
+            "before",
+            "alone",
+            "base",
+            "owed",
+            "outstanding",
+            "seqs",
+        ):
             setattr(twin, name, getattr(self, name).copy())
         return twin
 
@@ -153,21 +167,28 @@ class Ledger:
 
     # --- outputs towards this actor ------------------------------------------------------------------------------------
 
-    def withheld(self, sender: Address, outputs: tuple[tuple[str, bool], ...]) -> None:
-        """One execution produced these for this actor, in this order, to be emitted from a barrier on."""
+    def withheld(self, sender: Address, outputs: tuple[tuple[str, bool], ...], sequential: bool = False) -> None:
+        """One execution produced these for this actor, in this order, to be emitted from a barrier on.
+
+        If the sender is sequential already, nothing that it has not run yet may be emitted before them.
+        """
         for index, (payload, critical) in enumerate(outputs):
             self.promised.add((sender, payload))
+            if sequential:
+                self.urgent.add((sender, payload))
             for earlier, earlier_critical in outputs[:index]:
                 if critical or earlier_critical:
                     self.before.add((sender, earlier, earlier_critical, payload))
 
     def emitted(self, sender: Address, payload: str, critical: bool) -> None:
         edge = self.edges[sender]
-        if critical and (sender, payload) not in self.promised:
-            behind = sorted(output for promiser, output in self.promised if promiser == sender)
+        if (sender, payload) not in self.promised:
+            earlier = self.promised if critical else self.urgent
+            behind = sorted(output for promiser, output in earlier if promiser == sender)
             if behind:
                 self._fail("outputs-before-barrier", f"{payload} of {sender} leaves before {behind}, produced earlier")
         self.promised.discard((sender, payload))
+        self.urgent.discard((sender, payload))
         if critical:
             edge.emitted += 1
             edge.due.append(payload)

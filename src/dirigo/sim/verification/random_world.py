@@ -36,7 +36,9 @@ from dirigo.sim.verification.world import Actor, Step, World
 from dirigo.state import MapState, StateSet, add
 
 SCRIPT_CRITICAL = "c"  # what the names of critical messages of scripts begin with; those of data are numbers
+ANY_TIME = "?"  # what the names of messages begin with that a timer or an injection caused: no place is the right one
 _END = f"{SCRIPT_CRITICAL}end"
+_ALONE, _QUIET = "alone", "quiet"  # how a message asks to run alone; quiet at the end of a stream, which nothing may follow
 _ACTORS, _SOURCES = "ABCDEFGH", "stu"
 _WORKERS_MAX = 6
 _WEIGHT_MAX = 7.0  # executions that one message of a source may cause on average
@@ -56,7 +58,7 @@ class RandomActor(Actor):
     alone_every: int = 0  # one in so many asks to run alone
     alone_first: bool = False  # and does so before its outputs, which are then withheld
     swallow_every: int = 0  # one critical message in so many goes no further
-    alone_in_critical: str = ""  # critical messages ask to run alone as well, "before" or "after" their outputs
+    speaks_alone: bool = False  # running alone has outputs, too
     timer_every: int = 0  # one message in so many sets a timer, critical ones included
 
 
@@ -102,7 +104,7 @@ class Passing:
         chance = crc32(f"{way} {what}".encode())
         asks = actor.alone_every and chance % actor.alone_every == 0
         if asks and actor.alone_first:
-            context.run_alone(f"alone {payload}")
+            context.run_alone(f"{_ALONE} {payload}")
         targets = actor.downstreams
         if actor.picks_one and targets:
             targets = (targets[chance % len(targets)],)
@@ -115,7 +117,7 @@ class Passing:
             else:
                 context.emit(to, f"{what}/{way}")
         if asks and not actor.alone_first:
-            context.run_alone(f"alone {payload}")
+            context.run_alone(f"{_ALONE} {payload}")
         if actor.timer_every and chance // 11 % actor.timer_every == 0:
             context.set_timer(chance % 64 / 2.0, f"timer {payload}")
 
@@ -124,17 +126,23 @@ class Passing:
         sender, _, payload = critical.parts[0]
         self._criticals.add(payload, 1)
         if sender == actor.name:
+            if actor.speaks_alone:
+                self._speak(context, payload)
             return
         if actor.timer_every and crc32(payload.encode()) % actor.timer_every == 0:
             context.set_timer(len(payload) * 3.0, f"timer {payload}")
+        alone = f"{_QUIET if critical.final or payload.startswith(_END) else _ALONE} {payload}"
         if actor.alone_in_critical == "before":
-            context.run_alone(f"alone {payload}")
+            context.run_alone(alone)
         if critical.granularity is Granularity.ONE:
+            if critical.final:
+                for upstream, _, _ in critical.parts:
+                    self._ended.add(upstream, 1)
             self._pass_on(context, critical, actor.downstreams, payload, actor.name, critical.final)
         else:
             self._on_channel(context, critical, sender, *payload.split("/"))
         if actor.alone_in_critical == "after":
-            context.run_alone(f"alone {payload}")
+            context.run_alone(alone)
 
     def _on_channel(self, context: Context, critical: CriticalRun, sender: Address, what: str, path: str) -> None:
         actor = self._actor
@@ -147,6 +155,19 @@ class Passing:
         elif not actor.swallow_every or crc32(f"{way} {what}".encode()) % actor.swallow_every:
             targets = actor.downstreams if actor.propagates is None else actor.propagates
             self._pass_on(context, critical, targets, what, way, final)
+
+    def _speak(self, context: Context, payload: str) -> None:
+        """Say something while alone, unless this actor has ended."""
+        actor = self._actor
+        kind, _, cause = payload.partition(" ")
+        if kind == _QUIET or len(self._ended) == len(actor.upstreams):
+            return
+        what, _, path = cause.partition("/") if kind == _ALONE else (f"{ANY_TIME}{payload.replace('/', '|')}", "", "")
+        way = f"{path}{actor.name}"
+        for to in actor.downstreams:
+            context.emit(to, f"{what}({actor.name}/{way}")
+            context.emit_critical(to, f"{what}*{actor.name}/{way}")
+            context.emit(to, f"{what}){actor.name}/{way}")
 
     def _pass_on(
         self, context: Context, critical: CriticalRun, targets: tuple[Address, ...], what: str, way: str, final: bool
@@ -331,7 +352,8 @@ def _random_actor(
         alone_every=rng.choice((4, 9)) if chance() < 0.2 else 0,
         alone_first=chance() < 0.5,
         swallow_every=rng.choice((1, 2, 3)) if chance() < 0.2 else 0,
-        alone_in_critical="after" if chance() < 0.1 else "",
+        alone_in_critical=rng.choice(("before", "after")) if chance() < 0.15 else "",
+        speaks_alone=chance() < 0.3,
         timer_every=rng.choice((3, 8)) if chance() < 0.15 else 0,
     )
 

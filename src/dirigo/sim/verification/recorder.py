@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dirigo.kernel import Address, CriticalOutput, CriticalRun, Data, Executable, Granularity, Output, Worker, WorkerId
-from dirigo.kernel.mailbox import ADMIT, Transition, Verdict
+from dirigo.kernel.mailbox import ADMIT, MailboxState, Transition, Verdict
 from dirigo.kernel.message import Message
 from dirigo.sim.verification.checker import Fact, Ledger, ViolationError, control_facts, data_fact
 from dirigo.sim.verification.world import World, readable, seen
@@ -26,9 +26,10 @@ class Recorder:
         self.facts.append((output.to, ("emitted", sender, output.payload, output.critical)))
 
     def withheld(self, sender: Address, worker: WorkerId, outputs: tuple[Output | CriticalOutput, ...]) -> None:
+        sequential = self.workers[worker].instance(sender).state is MailboxState.CRITICAL
         for to in dict.fromkeys(output.to for output in outputs if output.to != sender):
             concerned = tuple((output.payload, output.critical) for output in outputs if output.to == to)
-            self.facts.append((to, ("withheld", sender, concerned)))
+            self.facts.append((to, ("withheld", sender, concerned, sequential)))
         for output in outputs:
             if output.to == sender:
                 self.facts.append((sender, ("asked", output.payload)))

@@ -12,7 +12,8 @@ the graph, were emitted on the edge before it. Not compared, because the protoco
 - the order on an edge of critical messages that came to its sender by different ways: upstreams are independent;
 - which critical message carries the end on an edge behind several upstreams: the one that happens to be the last; but there
   is exactly one wherever the reference has one, and nothing follows it;
-- when (timers included) and on which worker anything ran.
+- when (timers included) and on which worker anything ran; so neither what a function says when a timer or an injected
+  critical message has it run alone. The ledgers see that each of these messages runs once and in its place.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field
 
 from dirigo.kernel import Address, Context, CriticalOutput, CriticalRun, Granularity, Output, States
 from dirigo.sim.verification.checker import ViolationError
-from dirigo.sim.verification.random_world import SCRIPT_CRITICAL, Passing, RandomActor, RandomWorld, states_of
+from dirigo.sim.verification.random_world import ANY_TIME, SCRIPT_CRITICAL, Passing, RandomActor, RandomWorld, states_of
 from dirigo.state import StateSet
 
 Edge = tuple[Address, Address]  # (from, to)
@@ -68,6 +69,8 @@ class Results:
     edges: dict[Edge, EdgeLog] = field(default_factory=dict)
 
     def emitted(self, sender: Address, output: Output | CriticalOutput) -> None:
+        if output.payload.startswith(ANY_TIME):
+            return
         edge = (sender, output.to)
         log = self.edges.get(edge)
         if log is None:
@@ -99,9 +102,11 @@ def _difference(found: Counter[str] | Counter[Placed], expected: Counter[str] | 
 
 
 def contents(states: States) -> Contents:
-    """A copy of what an instance holds."""
+    """A copy of what an instance holds and what can be compared."""
     assert isinstance(states, StateSet)
-    return {name: dict(states.cell(name).items()) for name in STATES}
+    return {
+        name: {key: count for key, count in states.cell(name).items() if not key.startswith(ANY_TIME)} for name in STATES
+    }
 
 
 def sequential(world: RandomWorld) -> Results:
@@ -193,14 +198,22 @@ class _OneInstance:
         self._run_alone(before)
 
     def _run_alone(self, before: int) -> None:
-        """Take what the function sent to itself out of its outputs, and run it: it is alone. Timers go off at once."""
-        outputs = self.context.outputs
-        own = [output for output in outputs[before:] if output.to == self.name]
-        outputs[before:] = [output for output in outputs[before:] if output.to != self.name]
-        timers, self.context.timers = self.context.timers, ()
-        for payload in [output.payload for output in own] + [payload for _, payload in timers]:
-            parts = ((self.name, 0, payload),)
-            self.function.on_critical(self.context, CriticalRun(self.name, 0, parts, Granularity.CHANNEL, 0, False))
+        """Run what the function sent to itself where it stands among its outputs: it is alone. Timers go off at once."""
+        context = self.context
+        produced = context.outputs[before:]
+        del context.outputs[before:]
+        timers, context.timers = context.timers, ()
+        for output in produced:
+            if output.to == self.name:
+                self._on_itself(output.payload)
+            else:
+                context.outputs.append(output)
+        for _, payload in timers:
+            self._on_itself(payload)
+
+    def _on_itself(self, payload: str) -> None:
+        parts = ((self.name, 0, payload),)
+        self.function.on_critical(self.context, CriticalRun(self.name, 0, parts, Granularity.CHANNEL, 0, False))
 
 
 def _is_headed_by(queue: deque[Output | CriticalOutput], barrier: int) -> bool:

@@ -45,6 +45,7 @@ class Actor:
     results: bool = False  # a critical message also produces regular messages before and after the next one
     born_on: frozenset[str] = frozenset()  # payloads on which it emits a critical message of its own
     alone_on: frozenset[str] = frozenset()  # payloads on which it asks to run alone
+    alone_in_critical: str = ""  # critical messages ask to run alone, "before" or "after" they are passed on
     timer_on: frozenset[str] = frozenset()  # payloads on which it sets a timer
 
 
@@ -176,6 +177,8 @@ class Relay:
         sender, _, payload = critical.parts[0]
         if sender == actor.name or payload in actor.swallows:
             return
+        if actor.alone_in_critical == "before":
+            context.run_alone(f"{payload}^{sender}.alone")
         name = payload if critical.granularity is Granularity.ONE else f"{payload}^{sender}"
         for to in actor.downstreams if actor.propagates is None else actor.propagates:
             if actor.results:
@@ -183,6 +186,8 @@ class Relay:
             context.emit_critical(to, name, granularity=critical.granularity, barrier=critical.barrier, final=critical.final)
             if actor.results:
                 context.emit(to, f"{name}.late")
+        if actor.alone_in_critical == "after":
+            context.run_alone(f"{payload}^{sender}.alone")
 
 
 @dataclass(frozen=True)

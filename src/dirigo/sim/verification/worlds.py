@@ -219,6 +219,12 @@ WORLDS: tuple[World, ...] = (
         injections=("U",),
     ),
     World(
+        "alone-in-critical",
+        "a critical message asks to run alone before it is passed on",
+        (_relay(lessees=1, alone_in_critical="before"), _sink()),
+        {"S": script("U", "a |1 b |2 c")},
+    ),
+    World(
         "timers",
         "timers set at a lessor or a lessee move with the partial states, and fire once",
         (_sink(lessees=1, timer_on=frozenset({"a", "b"})),),
