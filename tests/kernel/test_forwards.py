@@ -55,7 +55,7 @@ def test_a_message_may_not_be_forwarded_while_the_lessor_drains() -> None:
     with pytest.raises(PolicyError) as caught:
         stage.receives(row("t", 1, sender=T))
     assert str(caught.value) == (
-        "the strategy at w1 forwards a message of job/a/0 to w2, which is not allowed now (DRAINING); ask may_forward first"
+        "the strategy at w1 forwards a message of job/a/0 to w2, but the actor is DRAINING; ask may_forward first"
     )
     stage.sends_nothing()
     assert stage.worker.lessees(A) == set()
@@ -64,7 +64,9 @@ def test_a_message_may_not_be_forwarded_while_the_lessor_drains() -> None:
 def test_a_message_of_an_ordered_function_may_not_be_forwarded() -> None:
     stage = insisting("a", 2, Stage(ordered=True))
     assert not stage.worker.may_forward(row("a", 1), 2)
-    with pytest.raises(PolicyError, match=r"not allowed now \(RUNNABLE, ordered\); ask may_forward first"):
+    with pytest.raises(
+        PolicyError, match="to w2, but the function is ordered and runs at its home only; ask may_forward first"
+    ):
         stage.receives(row("a", 1))
     stage.sends_nothing()
 
@@ -72,21 +74,21 @@ def test_a_message_of_an_ordered_function_may_not_be_forwarded() -> None:
 def test_a_message_that_came_back_may_not_be_forwarded_again() -> None:
     stage = insisting("a", 3, Stage())
     assert not stage.worker.may_forward(handed_back("a", 1, 2), 3)
-    with pytest.raises(PolicyError, match="forwards a message of job/a/0 to w3, which is not allowed"):
+    with pytest.raises(PolicyError, match="to w3, but a lessee handed it back, so it has to run at its home"):
         stage.receives(handed_back("a", 1, 2))
 
 
 def test_a_lessor_may_not_forward_to_itself() -> None:
     stage = insisting("a", 1, Stage())
     assert not stage.worker.may_forward(row("a", 1), 1)
-    with pytest.raises(PolicyError, match="to w1, which is not allowed"):
+    with pytest.raises(PolicyError, match="to w1, but that is where it is"):
         stage.receives(row("a", 1))
 
 
 def test_a_lessor_may_not_forward_to_more_lessees_than_its_bound() -> None:
     stage = insisting("a", 2, Stage(lessees_max=0))
     assert not stage.worker.may_forward(row("a", 1), 2)
-    with pytest.raises(PolicyError, match="to w2, which is not allowed"):
+    with pytest.raises(PolicyError, match="to w2, but the actor already has its 0 lessees"):
         stage.receives(row("a", 1))
 
 

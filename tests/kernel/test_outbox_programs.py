@@ -1,6 +1,8 @@
 """The barriers that a party sends: what one program holds, what it cuts, and what waits for its acknowledgment."""
 
-from dirigo.kernel import CriticalOutput
+import pytest
+
+from dirigo.kernel import CriticalOutput, Output, ProtocolError
 from kernel.scenario import (
     AT,
     A,
@@ -96,9 +98,24 @@ def test_sync_channel_blocks_the_sender_and_sync_one_all_upstream_actors_of_the_
 
 
 def test_a_final_critical_message_ends_its_program_and_marks_it() -> None:
-    stage = source_stage().emits(critical(A, "U"), critical(A, "V"), critical(A, "end", final=True), critical(A, "late"))
+    stage = source_stage().emits(critical(A, "U"), critical(A, "V"), critical(A, "end", final=True))
     stage.sends(program(1, "U")).receives(program_ack(1)).sends(program(2, "V", "end", final=True))
-    stage.receives(program_ack(2)).sends(program(3, "late"))  # which the target will refuse
+
+
+@pytest.mark.parametrize("late", [critical(A, "late"), out(A, "late")])
+def test_nothing_follows_a_final_critical_message(late: Output | CriticalOutput) -> None:
+    stage = source_stage().emits(critical(A, "end", final=True))
+    with pytest.raises(ProtocolError, match="it has ended towards job/a/0 but sends 'late'"):
+        stage.emits(late)
+    stage.receives(program_ack(1))
+    with pytest.raises(ProtocolError, match="it has ended towards job/a/0 but sends 'late'"):
+        stage.emits(late)
+
+
+def test_nothing_follows_a_final_critical_message_that_still_waits() -> None:
+    stage = source_stage().emits(critical(A, "U"), critical(A, "end", final=True), out(A, "late"))
+    with pytest.raises(ProtocolError, match="it has ended towards job/a/0 but sends 'late'"):
+        stage.receives(program_ack(1))
 
 
 def test_deadlines_travel_with_the_critical_messages() -> None:

@@ -60,6 +60,8 @@ class Context:
         final: bool = False,
     ) -> None:
         """Send a critical message: all that this actor sent to ``to`` before runs before it, all that follows after it."""
+        if to == self.address and (final or granularity is not Granularity.CHANNEL):
+            raise ValueError("a critical message of an actor to itself has no granularity and no end; use run_alone")
         self.outputs.append(CriticalOutput(to, payload, granularity, barrier, final, self.created, self.deadline))
 
     def run_alone(self, payload: Any) -> None:
@@ -101,7 +103,11 @@ class Directory:
 
     def add_job(self, specs: Iterable[FunctionSpec]) -> None:
         """Make a job's actors known, after checking that its graph is sound."""
-        job = {spec.address: spec for spec in specs}
+        job: dict[Address, FunctionSpec] = {}
+        for spec in specs:
+            if spec.address in job or spec.address in self._specs:
+                raise GraphError(f"there are two actors with the address {spec.address}; give them names of their own")
+            job[spec.address] = spec
         _check_edges(job)
         _check_acyclic(job)
         self._specs.update(job)

@@ -114,7 +114,7 @@ class Instance(Party):
                 withheld = tuple(outputs[index:])
                 if self.host.observer is not None:
                     self.host.observer.withheld(self.address, self.worker, withheld)
-                self.intend(withheld)
+                self.withhold(withheld)
                 return
             emit(output)
 
@@ -137,6 +137,10 @@ class Instance(Party):
         if not self.timers:
             self.host.timed.discard(self.address)
         self.intend(tuple(CriticalOutput(self.address, payload) for _, payload in due))
+
+    def withhold(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
+        """Keep the rest of one execution's outputs until the actor may send them."""
+        self.intend(outputs)
 
     def intend(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
         """Have these outputs sent by the lessor in CRITICAL."""

@@ -134,13 +134,13 @@ class Lessee(Instance):
         if request.round <= self.round or self.held_request is not None:
             self.tell(f"dropped a stale request of round {request.round}")
             return
+        if self.state is _DRAINING:
+            raise self.error("one-round-at-a-time", f"round {request.round} was requested in round {self.round}")
         self.host.outgoing.append(SyncRequestAck(self.address, request.origin, self.worker, request.round))
         if self.state is _RUNNABLE:
             self._enter_round(request)
-        elif self.state is _BLOCKED:
-            self.held_request = request
         else:
-            raise self.error("one-round-at-a-time", f"round {request.round} was requested in round {self.round}")
+            self.held_request = request
 
     def _enter_round(self, request: SyncRequest) -> None:
         self.round = request.round

@@ -188,8 +188,8 @@ class Lessor(Instance):
         """Forward: from now on the message counts as handed over, and the forward channel answers for it."""
         if not self.may_forward(message, worker):
             raise PolicyError(
-                f"the strategy at w{self.worker} forwards a message of {self.address} to w{worker}, which is not allowed "
-                f"now ({self.state.value}{', ordered' if self.spec.ordered else ''}); ask may_forward first"
+                f"the strategy at w{self.worker} forwards a message of {self.address} to w{worker}, but "
+                f"{self._why_not(message, worker)}; ask may_forward first"
             )
         self._lease(worker)
         self.upstreams[message.sender].channels[message.origin].done += 1
@@ -207,6 +207,17 @@ class Lessor(Instance):
                 message.deadline,
             )
         )
+
+    def _why_not(self, message: Data, worker: WorkerId) -> str:
+        if self.state is not _RUNNABLE:
+            return f"the actor is {self.state.value}"
+        if self.ordered:
+            return "the function is ordered and runs at its home only"
+        if message.lane is not _INPUT:
+            return "a lessee handed it back, so it has to run at its home"
+        if worker == self.worker:
+            return "that is where it is"
+        return f"the actor already has its {self.spec.lessees_max} lessees"
 
     def _lease(self, worker: WorkerId) -> None:
         self.leases.leased.add(worker)
@@ -233,13 +244,15 @@ class Lessor(Instance):
         self.host.outgoing.append(ProgramAck(program.sender, program.origin, self.address, program.number))
         self.settle()
 
-    def intend(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
-        if self.state is _CRITICAL:
+    def withhold(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
+        if self.round is not None and self.state is _CRITICAL:
             # The actor is alone already. Another round would let what is pending run before outputs that precede it.
-            assert self.round is not None
             self.round.agenda.extendleft(reversed(outputs))
         else:
-            self.intents.append(outputs)
+            self.intend(outputs)
+
+    def intend(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
+        self.intents.append(outputs)
         if self.running is None:
             self.settle()
 
@@ -449,6 +462,11 @@ class Lessor(Instance):
             if worker not in current.replies:
                 got = "has not acknowledged" if worker in current.unacknowledged else "has not answered"
                 missing.append(f"{instance_name(self.address, worker)}, which {got} round {current.number}")
+        for worker, reply in current.replies.items():
+            if (back := reply.returned - self.leases.return_channel(worker).done) > 0:
+                missing.append(f"{back} messages or intents handed back by {instance_name(self.address, worker)}")
+        if current.task is not None and self.running is None:
+            missing.append(f"the strategy at w{self.worker}, which has not chosen a critical message of {self.address}")
         missing += [f"the acknowledgment of a program by {to}" for to in sorted(self.outbox.busy)]
         return missing
 

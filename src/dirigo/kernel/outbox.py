@@ -11,7 +11,6 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dirigo.kernel.address import Address, WorkerId
-from dirigo.kernel.errors import ProtocolError
 from dirigo.kernel.message import (
     Critical,
     CriticalOutput,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from dirigo.kernel.party import Party
 
 _INPUT = Lane.INPUT
+_ENDED = -1  # what a route awaits that nothing may follow on, so that the check for it is off the hot path
 
 
 class Route:
@@ -41,7 +41,9 @@ class Route:
         "awaiting",
         "backlog",
         "collected",
+        "ended",
         "home",
+        "leasable",
         "number",
         "open",
         "programs",
@@ -52,9 +54,11 @@ class Route:
         "waiting",
     )
 
-    def __init__(self, to: Address, home: WorkerId) -> None:
+    def __init__(self, to: Address, home: WorkerId, leasable: bool) -> None:
         self.to = to
         self.home = home
+        self.leasable = leasable  # an ordered target grants nothing, so it is never asked
+        self.ended = False  # the final barrier has been sent
         self.sent: dict[WorkerId, int] = {}  # the last id per instance of the target
         self.reported: dict[WorkerId, int] = {}  # as of the last barrier that named them
         self.open: set[WorkerId] = set()  # lessees that may be sent to
@@ -64,7 +68,7 @@ class Route:
         self.view = 0  # what the lessees in ``open`` must know before they run what we send
         self.collected: dict[tuple[WorkerId, WorkerId], int] = {}  # last ids that own lessees reported
         self.programs = 0  # barriers sent
-        self.awaiting = 0  # the program whose acknowledgment is outstanding, if any
+        self.awaiting = 0  # the program whose acknowledgment is outstanding, if any; or _ENDED
         self.backlog: deque[Output | CriticalOutput] = deque()  # behind it
 
 
@@ -84,10 +88,9 @@ class Outbox:
         if route is None:
             party = self.party
             if to not in party.spec_downstreams:
-                raise ProtocolError(
-                    "send-along-edges", party.name, f"it sends to {to}, which is not among its downstream actors"
-                )
-            route = self.routes[to] = Route(to, party.host.directory[to].home)
+                raise party.error("send-along-edges", f"it sends to {to}, which is not among its downstream actors")
+            spec = party.host.directory[to]
+            route = self.routes[to] = Route(to, spec.home, not spec.ordered)
         return route
 
     # --- regular messages ----------------------------------------------------------------------------------------------
@@ -99,6 +102,8 @@ class Outbox:
             party.host.observer.emitted(party.address, party.worker, output)
         route = self.routes.get(output.to) or self.route(output.to)
         if output.critical or route.awaiting:
+            if route.ended:
+                raise party.error("nothing-after-the-end", f"it has ended towards {route.to} but sends {output.payload!r}")
             route.backlog.append(output)
             self.pump(route)
         else:
@@ -119,7 +124,7 @@ class Outbox:
             self._send(route, route.home, 0, output)
         elif worker in route.open:
             self._send(route, worker, route.view, output)
-        elif self.party.may_register():
+        elif route.leasable and self.party.may_register():
             route.waiting.append((worker, output))
             self._ask(route)
         else:
@@ -172,6 +177,11 @@ class Outbox:
                 route.backlog.popleft()
         for output in criticals:
             party.host.strategy.prepare_send(party.host, party.address, output)  # it may look, but a barrier goes home
+        if criticals[-1].final:
+            route.ended = True
+            if route.backlog:
+                after = route.backlog[0].payload
+                raise party.error("nothing-after-the-end", f"it has ended towards {route.to} but sends {after!r}")
         route.programs += 1
         route.awaiting = route.programs
         self.busy.add(route.to)
@@ -213,7 +223,7 @@ class Outbox:
         route = self.route(ack.sender)
         if route.awaiting != ack.number:
             return False
-        route.awaiting = 0
+        route.awaiting = _ENDED if route.ended else 0
         self.busy.discard(route.to)
         self.pump(route)
         return True

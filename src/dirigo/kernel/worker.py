@@ -191,7 +191,8 @@ class Worker:
         return frozenset(self.lessor(address).leases.leased)
 
     def open_channels(self, sender: Address, to: Address) -> frozenset[WorkerId]:
-        return frozenset(self.parties[sender].outbox.route(to).open)
+        party = self.parties.get(sender)
+        return frozenset() if party is None else frozenset(party.outbox.route(to).open)
 
     def state_bytes(self, address: Address) -> int:
         party = self.parties.get(address)

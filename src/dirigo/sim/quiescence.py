@@ -29,7 +29,7 @@ def unfinished(worker: Worker) -> Iterator[str]:
 
 def _of_outbox(outbox: Outbox) -> Iterator[str]:
     for route in outbox.routes.values():
-        if route.awaiting:
+        if route.awaiting > 0:
             yield f"waits for {route.to} to acknowledge program {route.awaiting}"
         if route.backlog:
             yield f"keeps {len(route.backlog)} outputs for {route.to} behind a barrier"

@@ -17,7 +17,7 @@ def check_at_rest(workers: list[Worker]) -> None:
             raise ViolationError("no-deadlock", f"w{worker.id} still has messages to run")
         for party in worker.parties.values():
             for route in party.outbox.routes.values():
-                if route.waiting or route.backlog or route.awaiting:
+                if route.waiting or route.backlog or route.awaiting > 0:
                     raise ViolationError("no-deadlock", f"{party.name} still has outputs for {route.to}")
             if isinstance(party, (Lessor, Lessee)):
                 _check_instance_at_rest(party)

@@ -38,7 +38,7 @@ from dirigo.sim.cluster import Cluster, SimulationError
 from dirigo.sim.service import Service
 from dirigo.sim.verification.at_rest import check_at_rest
 from dirigo.sim.verification.checker import Fact, Ledger, ViolationError, control_facts, data_fact
-from dirigo.sim.verification.random_world import Mind, RandomWorld, random_world
+from dirigo.sim.verification.random_world import Mind, RandomWorld, is_said_alone, random_world
 from dirigo.sim.verification.recorder import Recorder
 from dirigo.sim.verification.reference import STATES, Results, contents, sequential
 from dirigo.sim.verification.world import readable, seen
@@ -240,9 +240,22 @@ def _chooser(rng: Random, stay: float) -> Callable[[int], int]:
 
 
 class RandomLedger(Ledger):
-    """A ledger for worlds in which a round may renew the view without a critical message (a scale-in, say)."""
+    """A ledger for worlds in which any round renews the view, and in which running alone has outputs."""
 
     __slots__ = ()
+
+    def emitted(self, sender: Address, payload: str, critical: bool) -> None:
+        if not is_said_alone(sender, payload) or (sender, payload) in self.promised:
+            super().emitted(sender, payload, critical)
+            return
+        # What is said alone stands where the function asked for it. Outputs that are withheld behind that, or that other
+        # executions withhold, are not left behind: they come later.
+        promised, urgent = self.promised, self.urgent
+        self.promised, self.urgent = set(), set()
+        try:
+            super().emitted(sender, payload, critical)
+        finally:
+            self.promised, self.urgent = promised, urgent
 
     def moved(self, row: Transition) -> None:
         super().moved(row)

@@ -35,9 +35,9 @@ from dirigo.sim.service import ServiceTime
 from dirigo.sim.verification.world import Actor, Step, World
 from dirigo.state import MapState, StateSet, add
 
-SCRIPT_CRITICAL = "c"  # what the names of critical messages of scripts begin with; those of data are numbers
-ANY_TIME = "?"  # what the names of messages begin with that a timer or an injection caused: no place is the right one
-_END = f"{SCRIPT_CRITICAL}end"
+_CRITICAL = "c"  # what the names of critical messages of scripts begin with; those of data are numbers
+ANY_TIME = "?"  # in the names of messages that a timer or an injection caused: no place is the right one for them
+_END = f"{_CRITICAL}end"
 _ALONE, _QUIET = "alone", "quiet"  # how a message asks to run alone; quiet at the end of a stream, which nothing may follow
 _ACTORS, _SOURCES = "ABCDEFGH", "stu"
 _WORKERS_MAX = 6
@@ -79,6 +79,16 @@ def _plain_states() -> StateSet:
 
 def _replicated_states() -> StateSet:
     return StateSet(_REPLICATED)
+
+
+def is_of_script(payload: str) -> bool:
+    """Whether a critical message is one of a script's, at any point of its way; the others were born on the way."""
+    return payload.startswith(_CRITICAL) and "@" not in payload
+
+
+def is_said_alone(sender: Address, payload: str) -> bool:
+    """Whether an actor emits this because it runs alone."""
+    return f"@{sender}/" in payload and payload.endswith(f"{sender}")
 
 
 class Passing:
@@ -165,9 +175,9 @@ class Passing:
         what, _, path = cause.partition("/") if kind == _ALONE else (f"{ANY_TIME}{payload.replace('/', '|')}", "", "")
         way = f"{path}{actor.name}"
         for to in actor.downstreams:
-            context.emit(to, f"{what}({actor.name}/{way}")
-            context.emit_critical(to, f"{what}*{actor.name}/{way}")
-            context.emit(to, f"{what}){actor.name}/{way}")
+            context.emit(to, f"{what}(@{actor.name}/{way}")
+            context.emit_critical(to, f"{what}@{actor.name}/{way}")
+            context.emit(to, f"{what})@{actor.name}/{way}")
 
     def _pass_on(
         self, context: Context, critical: CriticalRun, targets: tuple[Address, ...], what: str, way: str, final: bool
@@ -403,11 +413,11 @@ def _random_step(rng: Random, source: Address, targets: tuple[Address, ...], ind
         return tuple(Output(to, f"{index}/{source}") for to in targets)
     outputs: list[Output | CriticalOutput] = []
     for to in targets:
-        outputs.append(CriticalOutput(to, f"{SCRIPT_CRITICAL}{index}/{source}"))
+        outputs.append(CriticalOutput(to, f"{_CRITICAL}{index}/{source}"))
         if rng.random() < 0.2:  # a second one at once travels in the same program, or behind a message in its own
             if rng.random() < 0.5:
                 outputs.append(Output(to, f"{index}/{source}"))
-            outputs.append(CriticalOutput(to, f"{SCRIPT_CRITICAL}{index}b/{source}"))
+            outputs.append(CriticalOutput(to, f"{_CRITICAL}{index}b/{source}"))
     return tuple(outputs)
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from dirigo.kernel import Address, Context, CriticalOutput, CriticalRun, Granularity, Output, States
 from dirigo.sim.verification.checker import ViolationError
-from dirigo.sim.verification.random_world import ANY_TIME, SCRIPT_CRITICAL, Passing, RandomActor, RandomWorld, states_of
+from dirigo.sim.verification.random_world import ANY_TIME, Passing, RandomActor, RandomWorld, is_of_script, states_of
 from dirigo.state import StateSet
 
 Edge = tuple[Address, Address]  # (from, to)
@@ -57,7 +57,7 @@ class EdgeLog:
             self.ends += output.final
             if output.granularity is Granularity.ONE:
                 self._ones += 1
-            elif name.startswith(SCRIPT_CRITICAL):
+            elif is_of_script(name):
                 self._criticals[way] = before + 1
 
 
@@ -69,7 +69,7 @@ class Results:
     edges: dict[Edge, EdgeLog] = field(default_factory=dict)
 
     def emitted(self, sender: Address, output: Output | CriticalOutput) -> None:
-        if output.payload.startswith(ANY_TIME):
+        if ANY_TIME in output.payload:
             return
         edge = (sender, output.to)
         log = self.edges.get(edge)
@@ -104,9 +104,7 @@ def _difference(found: Counter[str] | Counter[Placed], expected: Counter[str] | 
 def contents(states: States) -> Contents:
     """A copy of what an instance holds and what can be compared."""
     assert isinstance(states, StateSet)
-    return {
-        name: {key: count for key, count in states.cell(name).items() if not key.startswith(ANY_TIME)} for name in STATES
-    }
+    return {name: {key: count for key, count in states.cell(name).items() if ANY_TIME not in key} for name in STATES}
 
 
 def sequential(world: RandomWorld) -> Results:

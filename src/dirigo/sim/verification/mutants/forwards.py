@@ -76,14 +76,9 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
     return mistaken
 
 
-@mutant("alone-in-next-round", "running alone from CRITICAL takes another round", Lessor, "intend", "alone-in-critical")
+@mutant("alone-in-next-round", "running alone from CRITICAL takes another round", Lessor, "withhold", "alone-in-critical")
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Lessor, outputs: Any) -> None:
-        self.intents.append(outputs)
-        if self.running is None:
-            self.settle()
-
-    return mistaken
+    return lambda self, outputs: self.intend(outputs)
 
 
 @mutant("critical-from-lessee", "a lessee sends a critical message itself", Lessee, "intend", "born-on-lessee")
