@@ -136,11 +136,6 @@ def test_a_final_sync_one_ends_all_its_upstream_actors() -> None:
         stage.receives(program(2, "late", sender=T))
 
 
-def test_a_sync_one_is_final_only_if_all_its_parts_are() -> None:
-    stage = Stage().receives(program(1, "end", one=1, final=True), program(1, "W", sender=T, one=1))
-    assert not next_run(stage).final
-
-
 @pytest.mark.parametrize("executed", [False, True])
 def test_nothing_may_follow_the_end(executed: bool) -> None:
     stage = Stage().receives(program(1, "end", cut=((10, 1, 1),), final=True))
@@ -167,3 +162,17 @@ def test_a_program_ahead_of_its_number_breaks_a_rule_and_changes_nothing() -> No
     with pytest.raises(ProtocolError, match="program 2 of job/s/0 came too early"):
         stage.receives(program(2, "W"))
     stage.sends_nothing().is_idle().receives(program(1, "V")).runs("V")
+
+
+def test_sync_ones_come_in_one_order() -> None:
+    stage = Stage().receives(program(1, "two", one=2)).forgets()
+    with pytest.raises(ProtocolError, match="sent SYNC_ONE 1 after SYNC_ONE 2") as caught:
+        stage.receives(program(2, "one", one=1))
+    assert caught.value.rule == "one-order"
+
+
+def test_a_sync_one_ends_all_of_its_upstreams_or_none() -> None:
+    stage = Stage().receives(program(1, "end", one=1, final=True)).forgets()
+    with pytest.raises(ProtocolError, match="SYNC_ONE 1 ends only some upstreams") as caught:
+        stage.receives(program(1, "end", one=1, sender=T))
+    assert caught.value.rule == "one-end"

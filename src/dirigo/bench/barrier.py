@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter
+from time import process_time
 
 from dirigo.bench.job import SOURCE, sum_spec
 from dirigo.kernel import (
@@ -87,10 +87,10 @@ class _Bench:
     def hold_round(self) -> float:
         """Seconds from the emission of a critical message until everything is at rest."""
         self.delivered = 0
-        begin = perf_counter()
+        begin = process_time()
         self._source.emit(CriticalOutput(_ACTOR, 1))
         self.settle()
-        return perf_counter() - begin
+        return process_time() - begin
 
     def settle(self) -> None:
         """Deliver and run until nothing is left."""

@@ -3,7 +3,8 @@
 Measured is the whole way at one worker: receive, enqueue, next, pre_apply, a function that emits one output, prepare_send,
 finish, post_apply. The bare call of that function is measured apart and subtracted; the message that comes in is made
 beforehand, because decoding it is the transport's cost, and the message that goes out is made within. Every actor has had a
-message before: activation is not counted.
+message before: activation is not counted. Measured is processor time, so that whatever else runs on the machine does not
+count; it still costs caches.
 
 Whether the cost is flat in the number of actors is asked twice. Once with the fewest of them busy while the most are
 present: that ratio is the kernel's own, and must be about 1. Once with all of them busy in turn, which is the least kind to
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter
+from time import process_time
 
 from dirigo.bench.job import SOURCE, Relay, no_states, relays_side_by_side
 from dirigo.kernel import Address, Context, Data, Lane, Worker
@@ -91,9 +92,9 @@ class _Bench:
     def run(self) -> float:
         """Microseconds per message over one batch of them."""
         batch = list(self._inputs(self._messages))
-        begin = perf_counter()
+        begin = process_time()
         _pass_through(self._worker, batch)
-        return (perf_counter() - begin) / len(batch) * 1e6
+        return (process_time() - begin) / len(batch) * 1e6
 
     def _inputs(self, count: int) -> Iterator[Data]:
         """The next messages, the same number to every relay."""
@@ -121,8 +122,8 @@ def _pass_through(worker: Worker, batch: list[Data]) -> None:
 def _time_bare_function(calls: int) -> float:
     """Microseconds of the function alone, emission included."""
     context, function = Context("bench/relay/0", no_states()), Relay("bench/target/0")
-    begin = perf_counter()
+    begin = process_time()
     for index in range(calls):
         function.on_message(context, index)
         context.outputs.clear()
-    return (perf_counter() - begin) / calls * 1e6
+    return (process_time() - begin) / calls * 1e6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter
+from time import process_time
 
 from dirigo.bench.job import SOURCE, pipeline
 from dirigo.kernel import Output
@@ -45,9 +45,9 @@ def _run_once(emissions: int) -> tuple[int, float]:
     cluster = Cluster(3, directory, lambda _worker, _rng: Fifo(), network=Network(0.001), service=Service(0.0001))
     source = cluster.source(SOURCE, 0, (first,))
     source.play((index * INTERVAL_S, Output(first, index)) for index in range(emissions))
-    begin = perf_counter()
+    begin = process_time()
     metrics = cluster.run()
-    elapsed = perf_counter() - begin
+    elapsed = process_time() - begin
     if not cluster.quiescent() or metrics.data_delivered != metrics.executed:
         raise RuntimeError(f"the benchmark's pipeline did not finish: {cluster.unfinished()}")
     return metrics.data_delivered, elapsed

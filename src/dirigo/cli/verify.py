@@ -16,7 +16,7 @@ from dirigo.sim.verification import verify as work
 from dirigo.sim.verification.explorer import Exploration
 from dirigo.sim.verification.hunt import Catch, explore_mutant
 from dirigo.sim.verification.mutants import MUTANTS, mutant_named
-from dirigo.sim.verification.random_run import RandomReport
+from dirigo.sim.verification.random_report import RandomReport
 from dirigo.sim.verification.replay import replay_moves
 from dirigo.sim.verification.worlds import DEEP_WORLDS, WORLDS, world_named
 

@@ -33,7 +33,7 @@ class Program:
 class Upstream:
     """One upstream actor, seen from a lessor."""
 
-    __slots__ = ("address", "channels", "cuts", "ended", "last_program", "programs")
+    __slots__ = ("address", "channels", "cuts", "ended", "last_barrier", "last_program", "programs")
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -41,6 +41,7 @@ class Upstream:
         self.programs: deque[Program] = deque()
         self.cuts: dict[WorkerId, int] = {}  # of the last program that was executed
         self.last_program = 0
+        self.last_barrier = 0  # the SYNC_ONE it sent last
         self.ended = False
 
     def channel(self, origin: WorkerId) -> Inbound:
@@ -88,7 +89,7 @@ class Barrier:
                 tuple((p.message.sender, p.message.number, p.message.criticals[0].payload) for p in self.programs),
                 first.granularity,
                 first.barrier,
-                all(program.message.final for program in self.programs),
+                first.final,
                 min(critical.created for critical in criticals),
                 min(critical.deadline for critical in criticals),
             )

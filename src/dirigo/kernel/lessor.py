@@ -238,6 +238,12 @@ class Lessor(Instance):
             raise self.error("one-program-at-a-time", f"program {program.number} of {program.sender} came too early")
         if upstream.ended or (upstream.programs and upstream.programs[-1].message.final):
             raise self.error("nothing-after-the-end", f"{program.sender} has ended but sent program {program.number}")
+        if program.granularity is Granularity.ONE:
+            # Two upstreams that send two SYNC_ONEs in different orders would wait for each other for ever.
+            if program.barrier <= upstream.last_barrier:
+                last = upstream.last_barrier
+                raise self.error("one-order", f"{program.sender} sent SYNC_ONE {program.barrier} after SYNC_ONE {last}")
+            upstream.last_barrier = program.barrier
         self.tell(f"program {program.number} of {program.sender}: cut {program.dependencies}")
         upstream.last_program = program.number
         upstream.programs.append(Program(program))
@@ -295,6 +301,9 @@ class Lessor(Instance):
         scales_in = self.leases.can_scale_in()
         if not (barriers or self.intents or scales_in):
             return False
+        for barrier in barriers:
+            if len({program.message.final for program in barrier.programs}) > 1:
+                raise self.error("one-end", f"SYNC_ONE {barrier.programs[0].message.barrier} ends only some upstreams")
         self.last_round += 1
         participants = self._participants(barriers)
         self.round = Round(self.last_round, barriers, participants, scales_in)

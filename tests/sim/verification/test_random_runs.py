@@ -16,7 +16,8 @@ from dirigo.sim.delay import uniform
 from dirigo.sim.network import Network, Order
 from dirigo.sim.verification.checker import ViolationError
 from dirigo.sim.verification.mutants import mutant_named
-from dirigo.sim.verification.random_run import RandomReport, RandomRun, run, run_many
+from dirigo.sim.verification.random_report import RandomReport
+from dirigo.sim.verification.random_run import RandomRun, run, run_many
 from dirigo.sim.verification.random_world import Mind, RandomActor, RandomWorld
 from dirigo.sim.verification.reference import sequential
 

@@ -18,6 +18,7 @@ from dirigo.kernel.mailbox import Event, Role, Transition
 from dirigo.kernel.message import (
     CriticalAck,
     Data,
+    Intent,
     Lane,
     Message,
     ProgramAck,
@@ -205,6 +206,13 @@ class Ledger:
         if epoch is not None:
             self.coverage.add((kind, epoch))
 
+    def intended(self, origin: WorkerId, worker: WorkerId, seq: int) -> None:
+        """An intent has its id on the channel of what is handed back."""
+        channel = ("return", origin, worker)
+        if seq != self.seqs.get(channel, 0) + 1:
+            self._fail("ids-gapless", f"intent {seq} follows {self.seqs.get(channel, 0)} on {channel}")
+        self.seqs[channel] = seq
+
     # --- executions ----------------------------------------------------------------------------------------------------
 
     def started(self, worker: WorkerId, critical: bool) -> None:
@@ -276,7 +284,6 @@ class Ledger:
         if worker != self.home or not self.critical:
             self._fail("lessor-alone", f"a critical message ran at w{worker}, not at a lessor in CRITICAL")
         self._check_contents(dict(contents))
-        self.base = dict(contents)
         self.running.discard(worker)
         if parts[0][0] == self.actor:
             self._check_alone(parts[0][1])
@@ -327,6 +334,7 @@ class Ledger:
             return
         if row.event is Event.CONSOLIDATED:
             self.critical = True
+            self.base = dict(self.executed_counts)
             if self.running:
                 self._fail("lessor-alone", f"the lessor becomes CRITICAL while w{sorted(self.running)} run")
         elif row.event is Event.ROUND_ENDS:
@@ -391,6 +399,8 @@ def control_facts(message: Message) -> list[tuple[Address, Fact]]:
         return [(message.to, ("owes", "receipt", message.worker, message.round))]
     if isinstance(message, SyncRequestAck):
         return [(message.to, ("pays", "receipt", message.origin, message.round))]
+    if isinstance(message, Intent):
+        return [(message.to, ("intended", message.origin, message.worker, message.seq))]
     if isinstance(message, Unsync):
         return [(message.to, ("unsynced",))]
     return []

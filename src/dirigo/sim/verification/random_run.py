@@ -7,9 +7,7 @@ barrier noticed, is *hollow* and not ok.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from random import Random
 
 from dirigo.kernel import (
@@ -25,7 +23,6 @@ from dirigo.kernel import (
     Message,
     Output,
     ProtocolError,
-    SchedulingContext,
     Worker,
     WorkerId,
 )
@@ -33,12 +30,14 @@ from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Role, Transition
 from dirigo.kernel.message import Intent, Registration
-from dirigo.scheduling import Chaos, Fifo, Freedom
+from dirigo.scheduling import Fifo
 from dirigo.sim.cluster import Cluster, SimulationError
 from dirigo.sim.service import Service
 from dirigo.sim.verification.at_rest import check_at_rest
 from dirigo.sim.verification.checker import Fact, Ledger, ViolationError, control_facts, data_fact
-from dirigo.sim.verification.random_world import Mind, RandomWorld, is_said_alone, random_world
+from dirigo.sim.verification.random_report import RandomReport, RunResult, Violation
+from dirigo.sim.verification.random_strategy import ByPriority, Injections, Restless
+from dirigo.sim.verification.random_world import RandomWorld, is_said_alone, random_world
 from dirigo.sim.verification.recorder import Recorder
 from dirigo.sim.verification.reference import STATES, Results, contents, sequential
 from dirigo.sim.verification.world import readable, seen
@@ -47,200 +46,11 @@ _EVENTS_MAX = 100_000  # a run has about a thousand
 _PROGRESS_EVERY = 25
 
 
-# --- what comes of runs ----------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class RunResult:
-    """What one run met."""
-
-    seed: int
-    executed: int = 0  # messages, critical ones included
-    lessees: int = 0  # instances away from their home
-    rounds: int = 0
-    rounds_met: int = 0  # with lessees that had been given a message since the round before
-    criticals: int = 0  # executions of critical messages of an upstream
-    sync_ones: int = 0  # among them
-    ends: int = 0  # critical messages that ended a stream
-    alone: int = 0  # critical messages of an actor to itself
-    forwards: int = 0
-    directs: int = 0  # messages that an upstream sent to a lessee
-    hand_backs: int = 0
-    intents: int = 0  # barriers that a lessee asked for
-    registrations: int = 0
-    scale_ins: int = 0
-    timers: int = 0
-    held: int = 0  # messages that a strategy chose and that the protocol blocked
-    replica_reads: int = 0  # executions at a lessee that has a replica
-    ordered: int = 0  # executions of ordered functions
-    duplicates: int = 0
-
-    @property
-    def hollow(self) -> bool:
-        """Nothing was scaled out, or no barrier noticed."""
-        return not (self.lessees and self.rounds_met)
-
-
-FEATURES = tuple(each.name for each in fields(RunResult) if each.name != "seed")
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A run that violated an invariant."""
-
-    seed: int
-    invariant: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"seed {self.seed} violates {self.invariant}: {self.what}"
-
-
-@dataclass
-class RandomReport:
-    """What many runs met, and which of them failed."""
-
-    runs: int = 0
-    hollow_runs: int = 0  # in themselves; some are, because some workers are calm and some graphs small
-    totals: Counter[str] = field(default_factory=Counter)
-    violations: list[Violation] = field(default_factory=list)
-
-    def is_hollow(self) -> bool:
-        """Over all runs no lessee was made, or no barrier met a message that had been given to one."""
-        return not (self.totals["lessees"] and self.totals["rounds_met"])
-
-    @property
-    def unmet(self) -> list[str]:
-        """Features that occurred in no run at all."""
-        return [name for name in FEATURES if not self.totals[name]]
-
-    @property
-    def ok(self) -> bool:
-        return not self.violations and not self.is_hollow()
-
-    def add(self, result: RunResult) -> None:
-        self.runs += 1
-        self.hollow_runs += result.hollow
-        for name in FEATURES:
-            self.totals[name] += getattr(result, name)
-
-    def __add__(self, other: RandomReport) -> RandomReport:
-        """Both reports in one: what several processes found."""
-        violations = sorted([*self.violations, *other.violations], key=lambda violation: violation.seed)
-        totals = Counter({name: self.totals[name] + other.totals[name] for name in FEATURES})
-        return RandomReport(self.runs + other.runs, self.hollow_runs + other.hollow_runs, totals, violations)
-
-    def summary(self) -> str:
-        """All numbers in one sentence, so that nothing passes by being empty."""
-        met = ", ".join(f"{self.totals[name]:,} {name.replace('_', ' ')}" for name in FEATURES)
-        failed = f"{len(self.violations):,} violations" if self.violations else "no violation"
-        return f"{self.runs:,} random runs, {failed}, {self.hollow_runs:,} of them hollow: {met}"
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "runs": self.runs,
-            "hollow_runs": self.hollow_runs,
-            "ok": self.ok,
-            "totals": {name: self.totals[name] for name in FEATURES},
-            "violations": [str(violation) for violation in self.violations],
-        }
-
-
-# --- strategies ------------------------------------------------------------------------------------------------------------
-
-
-class Injections:
-    """The critical messages that strategies, or nobody in particular, injected in a run."""
-
-    def __init__(self, ledgers: Mapping[Address, Ledger]) -> None:
-        self._ledgers = ledgers
-        self.all: list[tuple[Address, str]] = []
-
-    def one_more(self, address: Address) -> str:
-        """The payload of one more, which from now on has to run exactly once."""
-        payload = f"injected {len(self.all)}"
-        self.all.append((address, payload))
-        self._ledgers[address].asked(payload)
-        return payload
-
-
-class Restless(Chaos):
-    """Chaos that now and then starts a barrier, in any hook."""
-
-    def __init__(self, rng: Random, mind: Mind, freedom: Freedom, local: list[Address], injections: Injections) -> None:
-        super().__init__(_chooser(rng, mind.stay), freedom)
-        self._rng = rng
-        self._whim = mind.whims if local else 0.0
-        self._whims_left = mind.whims_max
-        self._local = local  # actors whose lessor is here
-        self._injections = injections
-
-    def _maybe(self, context: SchedulingContext) -> None:
-        if self._whim and self._rng.random() < self._whim and self._whims_left:
-            self._whims_left -= 1
-            address = self._rng.choice(self._local)
-            if self._rng.random() < 0.6:
-                context.scale_in(address)
-            else:
-                context.run_alone(address, self._injections.one_more(address))
-
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
-        self._maybe(context)
-        return super().enqueue(context, message)
-
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
-        self._maybe(context)
-        return super().get_next_message(context)
-
-    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
-        self._maybe(context)
-        super().pre_apply(context, message)
-
-    def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
-        self._maybe(context)
-        return super().prepare_send(context, sender, output)
-
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
-        self._maybe(context)
-        super().post_apply(context, message, elapsed_s)
-
-
-class ByPriority(Restless):
-    """Each message gets a random priority when it comes, and keeps it; whether the protocol blocks it now is not asked."""
-
-    def __init__(self, rng: Random, mind: Mind, freedom: Freedom, local: list[Address], injections: Injections) -> None:
-        super().__init__(rng, mind, freedom, local, injections)
-        self._priorities: list[float] = []  # of what is kept
-        self.held = 0
-
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
-        elsewhere = super().enqueue(context, message)
-        if elsewhere is None:
-            self._priorities.append(self._rng.random())
-        return elsewhere
-
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
-        self._maybe(context)
-        if not self.kept:
-            return None
-        index = self._priorities.index(min(self._priorities))
-        del self._priorities[index]
-        message = self.kept.pop(index)
-        self.held += not context.may_run(message)
-        return message
-
-
-def _chooser(rng: Random, stay: float) -> Callable[[int], int]:
-    """Chooses the first option with the given probability, and any one otherwise."""
-    random = rng.random
-    return lambda n: 0 if random() < stay else int(random() * n)
-
-
 # --- checks ----------------------------------------------------------------------------------------------------------------
 
 
 class RandomLedger(Ledger):
-    """A ledger for worlds in which any round renews the view, and in which running alone has outputs."""
+    """A ledger for worlds in which running alone has outputs."""
 
     __slots__ = ()
 
@@ -256,18 +66,6 @@ class RandomLedger(Ledger):
             super().emitted(sender, payload, critical)
         finally:
             self.promised, self.urgent = promised, urgent
-
-    def moved(self, row: Transition) -> None:
-        super().moved(row)
-        if row.role is Role.LESSOR and row.event is Event.CONSOLIDATED:
-            self.base = dict(self.executed_counts)
-
-    def intended(self, intent: Intent) -> None:
-        """Intents have their ids on the channel of what is handed back."""
-        channel = ("return", intent.origin, intent.worker)
-        if intent.seq != self.seqs.get(channel, 0) + 1:
-            self._fail("ids-gapless", f"the intent {intent.seq} follows {self.seqs.get(channel, 0)} on {channel}")
-        self.seqs[channel] = intent.seq
 
 
 class _Noting(list[tuple[Address, Fact]]):
@@ -368,7 +166,6 @@ class Checking(Recorder):
                     self.ledgers[actor].note(fact)
             if type(message) is Intent:
                 self._result.intents += 1
-                self.ledgers[message.to].intended(message)
             elif type(message) is Registration:
                 self._result.registrations += 1
 

@@ -10,7 +10,8 @@ from dirigo.kernel.mailbox import ADMISSIONS, TRANSITIONS
 from dirigo.sim.verification.explorer import Exploration, Explorer
 from dirigo.sim.verification.hunt import Catch, hunt
 from dirigo.sim.verification.parallel import report_progress, spread
-from dirigo.sim.verification.random_run import RandomReport, run_many
+from dirigo.sim.verification.random_report import RandomReport
+from dirigo.sim.verification.random_run import run_many
 from dirigo.sim.verification.worlds import world_named
 
 _SEEDS_PER_TASK = 250

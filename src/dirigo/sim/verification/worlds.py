@@ -286,7 +286,7 @@ DEEP_WORLDS: tuple[World, ...] = (
         "deep-mixed-barriers",
         "SYNC_CHANNEL and SYNC_ONE at one actor, with forwarding and direct sending",
         (_sink(lessees=1, direct=(0,)),),
-        {"S": script("D", "a #1 b |1"), "T": script("D", "|2 x #1")},
+        {"S": script("D", "a #1 b |1 c"), "T": script("D", "|2 x #1")},
     ),
     World(
         "deep-upstream-ends",
@@ -298,7 +298,26 @@ DEEP_WORLDS: tuple[World, ...] = (
         "deep-ordered",
         "an ordered function below a parallel one, two upstreams",
         (_relay(lessees=1), _sink(lessees=1, direct=(0,), ordered=True)),
-        {"S": script("U", "a b |1 c"), "T": script("D", "|2")},
+        {"S": script("U", "a b |1 c"), "T": script("D", "x |2 y")},
+    ),
+    World(
+        "deep-two-lessees",
+        "two barriers in a row into an actor with two lessees, messages before, between and after",
+        (_relay(lessees=1), _sink(lessees=2, forwards=(0,), direct=(1,))),
+        {"S": script("U", "a |1 b |2 c")},
+        split=True,
+    ),
+    World(
+        "deep-diamond",
+        "a diamond with lessees on all corners",
+        (Actor("A", ("E",), lessees=1), Actor("B", ("E",), lessees=1), Actor("E", (), lessees=1)),
+        {"S": _to_both("A", "B", "a |1 b")},
+    ),
+    World(
+        "deep-chain",
+        "a chain of three actors, all with lessees that are sent to directly",
+        (Actor("A", ("B",), lessees=1), Actor("B", ("C",), lessees=1, direct=(0,)), Actor("C", (), lessees=1, direct=(0,))),
+        {"S": script("A", "a |1 b")},
     ),
     World(
         "deep-scale-in",

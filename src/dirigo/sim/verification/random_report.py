@@ -1,0 +1,102 @@
+"""What random runs met, and which of them failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+
+
+@dataclass
+class RunResult:
+    """What one run met."""
+
+    seed: int
+    executed: int = 0  # messages, critical ones included
+    lessees: int = 0  # instances away from their home
+    rounds: int = 0
+    rounds_met: int = 0  # with lessees that had been given a message since the round before
+    criticals: int = 0  # executions of critical messages of an upstream
+    sync_ones: int = 0  # among them
+    ends: int = 0  # critical messages that ended a stream
+    alone: int = 0  # critical messages of an actor to itself
+    forwards: int = 0
+    directs: int = 0  # messages that an upstream sent to a lessee
+    hand_backs: int = 0
+    intents: int = 0  # barriers that a lessee asked for
+    registrations: int = 0
+    scale_ins: int = 0
+    timers: int = 0
+    held: int = 0  # messages that a strategy chose and that the protocol blocked
+    replica_reads: int = 0  # executions at a lessee that has a replica
+    ordered: int = 0  # executions of ordered functions
+    duplicates: int = 0
+
+    @property
+    def hollow(self) -> bool:
+        """Nothing was scaled out, or no barrier noticed."""
+        return not (self.lessees and self.rounds_met)
+
+
+FEATURES = tuple(each.name for each in fields(RunResult) if each.name != "seed")
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A run that violated an invariant."""
+
+    seed: int
+    invariant: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"seed {self.seed} violates {self.invariant}: {self.what}"
+
+
+@dataclass
+class RandomReport:
+    """What many runs met, and which of them failed."""
+
+    runs: int = 0
+    hollow_runs: int = 0  # in themselves; some are, because some workers are calm and some graphs small
+    totals: Counter[str] = field(default_factory=Counter)
+    violations: list[Violation] = field(default_factory=list)
+
+    def is_hollow(self) -> bool:
+        """Over all runs no lessee was made, or no barrier met a message that had been given to one."""
+        return not (self.totals["lessees"] and self.totals["rounds_met"])
+
+    @property
+    def unmet(self) -> list[str]:
+        """Features that occurred in no run at all."""
+        return [name for name in FEATURES if not self.totals[name]]
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations and not self.is_hollow()
+
+    def add(self, result: RunResult) -> None:
+        self.runs += 1
+        self.hollow_runs += result.hollow
+        for name in FEATURES:
+            self.totals[name] += getattr(result, name)
+
+    def __add__(self, other: RandomReport) -> RandomReport:
+        """Both reports in one: what several processes found."""
+        violations = sorted([*self.violations, *other.violations], key=lambda violation: violation.seed)
+        totals = Counter({name: self.totals[name] + other.totals[name] for name in FEATURES})
+        return RandomReport(self.runs + other.runs, self.hollow_runs + other.hollow_runs, totals, violations)
+
+    def summary(self) -> str:
+        """All numbers in one sentence, so that nothing passes by being empty."""
+        met = ", ".join(f"{self.totals[name]:,} {name.replace('_', ' ')}" for name in FEATURES)
+        failed = f"{len(self.violations):,} violations" if self.violations else "no violation"
+        return f"{self.runs:,} random runs, {failed}, {self.hollow_runs:,} of them hollow: {met}"
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "runs": self.runs,
+            "hollow_runs": self.hollow_runs,
+            "ok": self.ok,
+            "totals": {name: self.totals[name] for name in FEATURES},
+            "violations": [str(violation) for violation in self.violations],
+        }
