@@ -40,6 +40,7 @@ from dirigo.kernel.message import (
     View,
 )
 from dirigo.kernel.party import Party
+from dirigo.kernel.round import Round
 
 if TYPE_CHECKING:
     from dirigo.kernel.worker import Worker
@@ -47,36 +48,6 @@ if TYPE_CHECKING:
 _INPUT, _RETURN = Lane.INPUT, Lane.RETURN
 _RUNNABLE, _DRAINING = MailboxState.RUNNABLE, MailboxState.DRAINING
 _BLOCKED, _CRITICAL = MailboxState.BLOCKED, MailboxState.CRITICAL
-
-
-class Round:
-    """One round: the barriers it executes, the lessees that take part, and how far it is."""
-
-    __slots__ = (
-        "agenda",
-        "barriers",
-        "number",
-        "participants",
-        "replies",
-        "scales_in",
-        "task",
-        "unacknowledged",
-        "undrained",
-    )
-
-    def __init__(self, number: int, barriers: list[Barrier], participants: tuple[WorkerId, ...], scales_in: bool) -> None:
-        self.number = number
-        self.barriers = barriers
-        self.participants = participants
-        self.scales_in = scales_in  # this round ends all leases
-        self.replies: dict[WorkerId, SyncReply] = {}
-        self.undrained = self.programs()  # whose dependencies at the lessor were not all done when last looked at
-        self.unacknowledged = set(participants)  # lessees whose receipt of SYNC_REQUEST is not known
-        self.agenda: deque[Output | CriticalOutput | CriticalRun] = deque()  # what is left to do in CRITICAL
-        self.task: CriticalRun | None = None  # the critical message that the worker has been given
-
-    def programs(self) -> list[Program]:
-        return [program for barrier in self.barriers for program in barrier.programs]
 
 
 class Lessor(Instance):

@@ -312,12 +312,20 @@ DEEP_WORLDS: tuple[World, ...] = (
         "a diamond with lessees on all corners",
         (Actor("A", ("E",), lessees=1), Actor("B", ("E",), lessees=1), Actor("E", (), lessees=1)),
         {"S": _to_both("A", "B", "a |1 b")},
+        split=True,
     ),
     World(
         "deep-chain",
         "a chain of three actors, all with lessees that are sent to directly",
         (Actor("A", ("B",), lessees=1), Actor("B", ("C",), lessees=1, direct=(0,)), Actor("C", (), lessees=1, direct=(0,))),
         {"S": script("A", "a |1 b")},
+        split=True,
+    ),
+    World(
+        "deep-two-sync-ones",
+        "two SYNC_ONEs in flight, with forwarding and direct sending",
+        (_sink(lessees=1, direct=(0,)),),
+        {"S": script("D", "a #1 b #2"), "T": script("D", "#1 x #2 y")},
     ),
     World(
         "deep-scale-in",

@@ -8,8 +8,9 @@ from typing import Any
 
 from dirigo.kernel.instance import Instance
 from dirigo.kernel.lessee import Lessee
-from dirigo.kernel.lessor import Lessor, Round
+from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Kind, MailboxState
+from dirigo.kernel.round import Round
 from dirigo.sim.verification.mutants.mutant import mutant
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from dirigo.kernel import lessor as lessor_module
 from dirigo.kernel.barrier import Barrier, Upstream
+from dirigo.kernel.instance import Instance
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Kind, MailboxState
@@ -65,9 +66,10 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
     return mistaken
 
 
-@mutant("reply-while-running", "a lessee replies while a message runs", Lessee, "_is_drained", "overlap-direct")
-def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Lessee) -> bool:
+def _as_if_idle(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, as if no message were running."""
+
+    def mistaken(self: Instance) -> bool:
         running, self.running = self.running, None
         try:
             return bool(original(self))
@@ -77,16 +79,10 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
     return mistaken
 
 
-@mutant("critical-while-running", "a lessor blocks while a message runs", Lessor, "_is_drained", "no-lessee", "overlap")
-def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Lessor) -> bool:
-        running, self.running = self.running, None
-        try:
-            return bool(original(self))
-        finally:
-            self.running = running
-
-    return mistaken
+mutant("reply-while-running", "a lessee replies while a message runs", Lessee, "_is_drained", "overlap-direct")(_as_if_idle)
+mutant("critical-while-running", "a lessor blocks while a message runs", Lessor, "_is_drained", "no-lessee", "overlap")(
+    _as_if_idle
+)
 
 
 @mutant("wipe-other-programs", "the end of a round wipes what came during it", Lessor, "_end_round", "no-lessee", "overlap")
