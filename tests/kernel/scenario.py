@@ -413,8 +413,9 @@ def revoke_ack(
     sender: Address = S,
     origin: WorkerId | None = None,
     to: Address = A,
+    closed: int = 0,
 ) -> RevokeAck:
-    return RevokeAck(to, AT[to], sender, _at(sender, origin), number, sent)
+    return RevokeAck(to, AT[to], sender, _at(sender, origin), number, sent, closed)
 
 
 def _at(address: Address, worker: WorkerId | None) -> WorkerId:

@@ -24,14 +24,6 @@ def test_a_sound_graph_is_known_after_it_was_added() -> None:
     assert "s" not in directory  # a source is a party of its own, not a function
 
 
-def test_jobs_can_be_removed_again() -> None:
-    directory = Directory()
-    directory.add_job([spec("a")])
-    directory.add_job([spec("b")])
-    directory.remove_job(["a", "unheard of"])
-    assert [one.address for one in directory] == ["b"]
-
-
 def test_an_actor_of_no_job_is_named_in_the_error() -> None:
     with pytest.raises(GraphError) as caught:
         Directory()["job/x/0"]

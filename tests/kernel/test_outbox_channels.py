@@ -146,27 +146,29 @@ def test_an_open_channel_may_be_used_while_the_lessor_drains() -> None:
 def test_a_revoked_sender_stops_and_tells_the_last_ids_to_lessees() -> None:
     stage = source_stage(x=2, y=3, z=4).emits(out(A, "home"), out(A, "x")).receives(grant(1, 2)).emits(out(A, "y"))
     stage.receives(grant(2, 3)).emits(out(A, "x"), out(A, "z")).forgets()
-    stage.receives(revoke(1)).sends(row("z", 2), revoke_ack(1, (2, 2), (3, 1)))
+    stage.receives(revoke(1)).sends(row("z", 2), revoke_ack(1, (2, 2), (3, 1), closed=4))
     assert stage.worker.open_channels(S, A) == set()
     stage.receives(grant(3, 4)).sends_nothing()
     stage.emits(out(A, "x")).sends(registration(5, 2))
 
 
 def test_a_sender_without_grants_acknowledges_a_revocation_with_nothing() -> None:
-    source_stage().receives(revoke(1)).sends(revoke_ack(1))
+    source_stage().receives(revoke(1)).sends(revoke_ack(1, closed=1))
 
 
-def test_a_revocation_delivered_twice_is_acknowledged_twice_with_the_same_ids() -> None:
-    stage = source_stage(x=2).emits(out(A, "x")).receives(grant(1, 2)).forgets()
-    stage.receives(revoke(1), revoke(1)).sends(revoke_ack(1, (2, 1)), revoke_ack(1, (2, 1)))
+def test_a_revocation_delivered_twice_closes_nothing_that_was_granted_since() -> None:
+    stage = source_stage(x=2, y=2, z=2).emits(out(A, "x")).receives(grant(1, 2)).forgets()
+    stage.receives(revoke(1)).sends(revoke_ack(1, (2, 1), closed=2))
+    stage.emits(out(A, "y")).receives(grant(3, 2)).forgets().receives(revoke(1)).sends_nothing()
+    stage.emits(out(A, "z")).sends(row("z", 3, worker=2))
 
 
 def test_ids_that_a_barrier_has_named_are_told_again() -> None:
     stage = source_stage(x=2).emits(out(A, "x")).receives(grant(1, 2)).emits(critical(A, "W")).forgets()
-    stage.receives(revoke(1)).sends(revoke_ack(1, (2, 1)))
+    stage.receives(revoke(1)).sends(revoke_ack(1, (2, 1), closed=3))
 
 
 def test_a_revocation_by_one_actor_leaves_the_channels_to_another() -> None:
     stage = source_stage(x=2, y=2).emits(out(A, "x"), out(B, "y")).receives(grant(1, 2), grant(1, 2, by=B)).forgets()
-    stage.receives(revoke(1)).sends(revoke_ack(1, (2, 1)))
+    stage.receives(revoke(1)).sends(revoke_ack(1, (2, 1), closed=2))
     stage.emits(out(B, "y")).sends(row("y", 2, to=B, worker=2))

@@ -1,10 +1,9 @@
 """Processing-time timers: a timer that is due is a barrier of the actor on itself; timers move with the partial state."""
 
-from dirigo.kernel import Context, CriticalRun, Directory, FunctionSpec, MailboxState, States, Worker
+from dirigo.kernel import Context, CriticalOutput, CriticalRun, Directory, FunctionSpec, MailboxState, States, Worker
 from dirigo.kernel.message import SyncReply
 from dirigo.state import StateSet
 from kernel.scenario import A, S, Steered, forwarded, intent, partial, program, reply, request_ack, row, sync_request
-from kernel.scenario import critical as critical_output
 
 RUNNABLE, CRITICAL = MailboxState.RUNNABLE, MailboxState.CRITICAL
 
@@ -114,6 +113,6 @@ def test_a_timer_that_is_due_at_a_lessee_is_an_intent_for_the_lessor() -> None:
     worker.receive(forwarded("5", 1, 2))
     run(worker)
     at(worker, 5.0)
-    assert worker.outgoing == [intent(1, 2, critical_output(A, "due 5"))]
+    assert worker.outgoing == [intent(1, 2, CriticalOutput(A, "due 5", created=5.0))]
     worker.receive(sync_request(1, 2, forwards=1))
     assert worker.outgoing[1:] == [request_ack(1, 2), reply(1, 2, returned=1)]

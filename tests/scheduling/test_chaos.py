@@ -97,9 +97,10 @@ def test_what_runs_next_is_chosen_among_what_may_run() -> None:
     assert choose.asked == [3, 3, 3, 3, 2]
 
 
-def test_without_reordering_the_first_that_may_run_is_taken() -> None:
-    stage = Stage(strategy=Chaos(last, Freedom(reorder=False))).receives(row("a", 1), row("b", 2)).runs("a", "b")
-    stage.receives(row("t", 1, sender=T), program(1, "W", cut=((10, 1, 2),))).runs("W", "t")
+def test_a_blind_choice_may_fall_on_what_the_protocol_blocks_and_the_worker_holds_it() -> None:
+    blind = Chaos(last, Freedom(blind=True))
+    stage = Stage(2, strategy=blind).receives(row("t", 1, sender=T, worker=2), sync_request(1, 2)).is_idle()
+    assert [message.payload for message in stage.instance().held] == ["t"]
 
 
 def test_a_message_that_the_protocol_blocks_is_kept_and_not_chosen() -> None:

@@ -62,6 +62,8 @@ class Context:
         """Send a critical message: all that this actor sent to ``to`` before runs before it, all that follows after it."""
         if to == self.address and (final or granularity is not Granularity.CHANNEL):
             raise ValueError("a critical message of an actor to itself has no granularity and no end; use run_alone")
+        if granularity is Granularity.ONE and barrier < 1:
+            raise ValueError("a SYNC_ONE needs the number of its barrier, 1 or more, the same at all upstream actors")
         self.outputs.append(CriticalOutput(to, payload, granularity, barrier, final, self.created, self.deadline))
 
     def run_alone(self, payload: Any) -> None:
@@ -111,10 +113,6 @@ class Directory:
         _check_edges(job)
         _check_acyclic(job)
         self._specs.update(job)
-
-    def remove_job(self, addresses: Iterable[Address]) -> None:
-        for address in addresses:
-            self._specs.pop(address, None)
 
     def __getitem__(self, address: Address) -> FunctionSpec:
         try:

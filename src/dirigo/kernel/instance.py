@@ -19,7 +19,7 @@ _RUNNABLE, _CRITICAL = MailboxState.RUNNABLE, MailboxState.CRITICAL
 class Instance(Party):
     """An actor at one worker. The function object comes with the first message to run and goes when it idles."""
 
-    __slots__ = ("context", "function", "held", "running", "spec", "state", "states", "timers")
+    __slots__ = ("context", "function", "held", "running", "size_bytes", "spec", "state", "states", "timers")
 
     role: ClassVar[Role]
 
@@ -31,6 +31,7 @@ class Instance(Party):
         self.context = Context(spec.address, self.states)
         self.function: Behaviour | None = None
         self.running: Executable | None = None
+        self.size_bytes = 0  # of the states when they were last looked at
         self.held: list[Data] = []  # the blocked queue
         self.timers: list[tuple[float, Any]] = []  # (due time, payload), part of the instance's partial state
 
@@ -136,7 +137,7 @@ class Instance(Party):
         self.timers = [timer for timer in self.timers if timer[0] > now]
         if not self.timers:
             self.host.timed.discard(self.address)
-        self.intend(tuple(CriticalOutput(self.address, payload) for _, payload in due))
+        self.intend(tuple(CriticalOutput(self.address, payload, created=now) for _, payload in due))
 
     def withhold(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
         """Keep the rest of one execution's outputs until the actor may send them."""

@@ -84,9 +84,17 @@ class Leases:
         if self.revoking is None or ack.number != self.revocation or key not in self.revoking:
             return False
         self.revoking.discard(key)
+        # What it asked before it closed its channels is void, whether it is here already or still under way.
+        self.answered[key] = max(ack.closed, self.answered.get(key, 0))
+        if key in self.deferred and self.deferred[key].number <= ack.closed:
+            del self.deferred[key]
         for lessee, seq in ack.sent:
             self.revoked.setdefault(lessee, {})[key] = seq
         return True
+
+    def forget_deferred(self, upstream: Address) -> None:
+        for key in [key for key in self.deferred if key[0] == upstream]:
+            del self.deferred[key]
 
     def can_scale_in(self) -> bool:
         return self.revoking is not None and not self.revoking

@@ -99,6 +99,8 @@ class Lessor(Instance):
             return
         if self.ordered and message.seq != channel.done + 1:
             self.parked.setdefault((message.sender, message.origin), {})[message.seq] = message
+        elif upstream.ended:
+            raise self.error("nothing-after-the-end", f"{message.sender} has ended but sent {message.payload!r}")
         elif self.state is _RUNNABLE and not upstream.programs:
             self.offer(message)
         else:
@@ -152,8 +154,10 @@ class Lessor(Instance):
         )
 
     def may_lease(self, worker: WorkerId) -> bool:
-        leased = self.leases.leased
-        return worker != self.worker and not self.spec.ordered and (worker in leased or len(leased) < self.spec.lessees_max)
+        if worker == self.worker or self.ordered:
+            return False
+        leased = self._leases.leased if self._leases is not None else ()
+        return worker in leased or len(leased) < self.spec.lessees_max
 
     def send_elsewhere(self, message: Data, worker: WorkerId) -> None:
         """Forward: from now on the message counts as handed over, and the forward channel answers for it."""
@@ -218,6 +222,8 @@ class Lessor(Instance):
         self.tell(f"program {program.number} of {program.sender}: cut {program.dependencies}")
         upstream.last_program = program.number
         upstream.programs.append(Program(program))
+        if self._leases is not None:
+            self._leases.forget_deferred(program.sender)  # sent before this program, and void since it left
         self.host.outgoing.append(ProgramAck(program.sender, program.origin, self.address, program.number))
         self.settle()
 
@@ -244,7 +250,7 @@ class Lessor(Instance):
 
     def executed(self, message: Executable) -> None:
         Instance.executed(self, message)  # super() costs 4% of the hot path
-        if self.intents:
+        if self.intents and self.state is _RUNNABLE:
             self.settle()
 
     def settle(self) -> None:
@@ -269,7 +275,7 @@ class Lessor(Instance):
 
     def _start_round(self) -> bool:
         barriers = self._ready_barriers()
-        scales_in = self.leases.can_scale_in()
+        scales_in = self._leases is not None and self._leases.can_scale_in()
         if not (barriers or self.intents or scales_in):
             return False
         for barrier in barriers:
@@ -298,7 +304,7 @@ class Lessor(Instance):
 
     def _participants(self, barriers: list[Barrier]) -> tuple[WorkerId, ...]:
         """Everybody who may have something of this actor's: the leased, and whom the cuts name."""
-        workers = set(self.leases.leased)
+        workers = set(self._leases.leased) if self._leases is not None else set()
         for barrier in barriers:
             for program in barrier.programs:
                 workers.update(program.at_lessees)
@@ -330,8 +336,10 @@ class Lessor(Instance):
 
     def _returns_are_done(self) -> bool:
         """What lessees handed back has run; those that replied have told how much that is."""
+        if self._leases is None:
+            return True
         assert self.round is not None
-        for lessee, channel in self.leases.returns.items():
+        for lessee, channel in self._leases.returns.items():
             reply = self.round.replies.get(lessee)
             if channel.done < (reply.returned if reply is not None else channel.arrived) or channel.ahead:
                 return False
@@ -400,11 +408,13 @@ class Lessor(Instance):
         assert current is not None
         for program in current.programs():
             done = self.upstreams[program.message.sender].finish_head()
-            self.leases.end_grants_of(done.sender)
+            if self._leases is not None:
+                self._leases.end_grants_of(done.sender)
             self.host.outgoing.append(CriticalAck(done.sender, done.origin, self.address, done.number))
         if current.scales_in:
             self.leases.end_revocation()
-        self.leases.end_round()
+        if self._leases is not None:
+            self._leases.end_round()
         self._unsync(current)
         self.round = None
         self.enter(Event.ROUND_ENDS)
@@ -418,7 +428,8 @@ class Lessor(Instance):
         self.view = self.states.view()
         if self.view is not None:
             self.view_version = current.number
-            self.leases.up_to_date = set(current.participants)
+            if self._leases is not None:
+                self._leases.up_to_date = set(current.participants)
         closed = tuple(sorted(self.outbox.informed))
         self.outbox.informed.clear()
         for worker in current.participants:
@@ -431,24 +442,38 @@ class Lessor(Instance):
         """What the round under way waits for, in sentences: who is missing when a barrier takes long."""
         current = self.round
         if current is None:
-            return []
+            return self._waiting_before_a_round()
         missing = [f"a running message at {self.name}"] if self.running is not None else []
         for program in current.undrained:
             sender = program.message.sender
             for origin, cut in program.at_home.items():
-                if (done := self.upstreams[sender].channel(origin).done) < cut:
+                channel = self.upstreams[sender].channels.get(origin)
+                if (done := channel.done if channel is not None else 0) < cut:
                     missing.append(f"{cut - done} messages from {instance_name(sender, origin)}")
         for worker in current.participants:
             if worker not in current.replies:
                 got = "has not acknowledged" if worker in current.unacknowledged else "has not answered"
                 missing.append(f"{instance_name(self.address, worker)}, which {got} round {current.number}")
         for worker, reply in current.replies.items():
-            if (back := reply.returned - self.leases.return_channel(worker).done) > 0:
+            channel = self.leases.returns.get(worker)
+            if (back := reply.returned - (channel.done if channel is not None else 0)) > 0:
                 missing.append(f"{back} messages or intents handed back by {instance_name(self.address, worker)}")
         if current.task is not None and self.running is None:
             missing.append(f"the strategy at w{self.worker}, which has not chosen a critical message of {self.address}")
         missing += [f"the acknowledgment of a program by {to}" for to in sorted(self.outbox.busy)]
         return missing
+
+    def _waiting_before_a_round(self) -> list[str]:
+        missing = []
+        for upstream in self.upstreams.values():
+            if upstream.programs and upstream.programs[0].message.granularity is Granularity.ONE:
+                head = upstream.programs[0].message
+                late = [a for a in head.blocks if not self.upstreams[a].programs and not self.upstreams[a].ended]
+                missing += [f"SYNC_ONE {head.barrier} of {address}" for address in late]
+        if self._leases is not None and self._leases.revoking:
+            revoking = sorted(self._leases.revoking)
+            missing += [f"{instance_name(*instance)}, which has not answered a REVOKE" for instance in revoking]
+        return sorted(set(missing))
 
     # --- registrations and scale-in ------------------------------------------------------------------------------------
 
@@ -467,6 +492,8 @@ class Lessor(Instance):
         return self.state is not _RUNNABLE or bool(self.upstreams[upstream].programs) or self.leases.revoking is not None
 
     def _grant(self, registration: Registration) -> None:
+        if self.upstreams[registration.sender].ended:
+            return  # it was overtaken by the last barrier of its sender, which can send no more
         granted = []
         for worker in registration.wanted:
             if self.may_lease(worker):
@@ -485,7 +512,9 @@ class Lessor(Instance):
         )
 
     def _answer_deferred(self) -> None:
-        for key, registration in list(self.leases.deferred.items()):
+        if self._leases is None:
+            return
+        for key, registration in list(self._leases.deferred.items()):
             if not self._defers(registration.sender):
                 del self.leases.deferred[key]
                 self._grant(registration)

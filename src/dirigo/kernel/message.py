@@ -3,8 +3,8 @@
 A message is a header and a payload. The kernel reads headers only; a payload is opaque and is never touched, copied or
 decoded here. Forwarding is therefore a header rewrite.
 
-Fields that all kinds share: ``to`` and ``worker`` name the receiving instance, ``origin`` is the sending worker and, where
-the sender belongs to another actor, ``sender`` is that actor. Every kind carries a stamp (a sequence id, a number or a
+Fields that all kinds share: ``to`` and ``worker`` name the receiving instance. ``origin`` is the sending worker where that
+matters, and ``sender`` the sending actor where it is another one. Every kind carries a stamp (a sequence id, a number or a
 round) by which a copy that arrives late or twice is recognised; nothing in the protocol relies on the order of the wire.
 """
 
@@ -264,6 +264,7 @@ class RevokeAck(_Record, frozen=True):
     origin: WorkerId
     number: int
     sent: tuple[tuple[WorkerId, int], ...]
+    closed: int = 0  # registrations up to this number are void
 
 
 Control = (

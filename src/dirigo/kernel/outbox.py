@@ -48,6 +48,7 @@ class Route:
         "open",
         "programs",
         "reported",
+        "revoked",
         "sent",
         "to",
         "view",
@@ -63,6 +64,7 @@ class Route:
         self.reported: dict[WorkerId, int] = {}  # as of the last barrier that named them
         self.open: set[WorkerId] = set()  # lessees that may be sent to
         self.number = 0  # of registrations; advanced whenever the channels close
+        self.revoked = 0  # the number of the last REVOKE
         self.asked: frozenset[WorkerId] = frozenset()  # by the registration under way
         self.waiting: list[tuple[WorkerId, Output]] = []  # for the answer to a registration
         self.view = 0  # what the lessees in ``open`` must know before they run what we send
@@ -81,7 +83,7 @@ class Outbox:
         self.party = party
         self.routes: dict[Address, Route] = {}
         self.busy: set[Address] = set()  # targets that have not acknowledged a program yet
-        self.informed: set[Address] = set()  # targets that got a program since the last ``take_informed``
+        self.informed: set[Address] = set()  # targets that got a program in the round under way
 
     def route(self, to: Address) -> Route:
         route = self.routes.get(to)
@@ -290,8 +292,11 @@ class Outbox:
             self.close(route)
 
     def on_revoke(self, revoke: Revoke) -> None:
-        """The target's lessor takes its grants back: stop, and tell the last ids. Safe to do twice."""
+        """The target's lessor takes its grants back: stop, and tell the last ids."""
         route = self.route(revoke.sender)
+        if revoke.number <= route.revoked:
+            return
+        route.revoked = revoke.number
         self.close(route)
         party = self.party
         party.host.outgoing.append(
@@ -302,5 +307,6 @@ class Outbox:
                 party.worker,
                 revoke.number,
                 tuple(sorted((worker, seq) for worker, seq in route.sent.items() if worker != route.home)),
+                route.number,
             )
         )

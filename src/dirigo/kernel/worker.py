@@ -23,6 +23,7 @@ from dirigo.kernel.party import Party
 from dirigo.kernel.source import Source
 
 _RUNNABLE = MailboxState.RUNNABLE
+_ASKED_AGAIN_MAX = 8  # a strategy that starts something whenever it has nothing to run would be asked for ever
 
 
 class Worker:
@@ -72,15 +73,15 @@ class Worker:
         if self.running is not None:
             raise ProtocolError("one-at-a-time", f"w{self.id}", "it was asked for a message while one is running")
         strategy = self.strategy
+        asked_again = 0
         while True:
             message = strategy.get_next_message(self)
             if message is None:
-                if not self._requests:
+                if not self._requests or asked_again == _ASKED_AGAIN_MAX:
                     return None
+                asked_again += 1
                 self._do_requests()  # which may have made a message ready
-                message = strategy.get_next_message(self)
-                if message is None:
-                    return None
+                continue
             instance: Instance = self.parties[message.to]  # type: ignore[assignment]  # only instances offer messages
             if instance.state is _RUNNABLE or instance.may_run(message):
                 break
@@ -129,6 +130,7 @@ class Worker:
         """Start what is due at ``now``."""
         for address in sorted(self.timed):
             self.instance(address).fire_timers(self.now)
+        self.do_requests()
 
     def add_source(self, address: Address, downstreams: tuple[Address, ...]) -> Source:
         source = Source(self, address, downstreams)
@@ -196,11 +198,16 @@ class Worker:
 
     def state_bytes(self, address: Address) -> int:
         party = self.parties.get(address)
-        return party.states.size_bytes() if isinstance(party, Instance) else 0
+        if not isinstance(party, Instance):
+            return 0
+        if party.running is None:  # otherwise another thread may be changing them
+            party.size_bytes = party.states.size_bytes()
+        return party.size_bytes
 
     def run_alone(self, address: Address, payload: Any) -> None:
         lessor = self.lessor(address)
-        self._requests.append(lambda: lessor.intend((CriticalOutput(address, payload),)))
+        output = CriticalOutput(address, payload, created=self.now)
+        self._requests.append(lambda: lessor.intend((output,)))
 
     def scale_in(self, address: Address) -> None:
         self._requests.append(self.lessor(address).scale_in)

@@ -22,7 +22,7 @@ class Freedom:
     forward: Mapping[Address, tuple[WorkerId, ...]] = field(default_factory=dict)  # to which lessees the lessor forwards
     direct: Mapping[Address, tuple[WorkerId, ...]] = field(default_factory=dict)  # to which lessees upstreams send
     hand_back: frozenset[Address] = frozenset()  # whose lessees may refuse
-    reorder: bool = True
+    blind: bool = False  # choose among all that is kept, also what the protocol blocks at the moment
 
 
 class Chaos(Strategy):
@@ -53,11 +53,11 @@ class Chaos(Strategy):
         return [worker for worker in candidates if context.may_forward(message, worker)]
 
     def get_next_message(self, context: SchedulingContext) -> Executable | None:
-        runnable = [index for index, message in enumerate(self.kept) if context.may_run(message)]
-        if not runnable:
+        blind = self.freedom.blind
+        options = [index for index, message in enumerate(self.kept) if blind or context.may_run(message)]
+        if not options:
             return None
-        choice = self.choose(len(runnable)) if self.freedom.reorder and len(runnable) > 1 else 0
-        return self.kept.pop(runnable[choice])
+        return self.kept.pop(options[self.choose(len(options)) if len(options) > 1 else 0])
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
         options = () if output.critical else self.freedom.direct.get(output.to, ())

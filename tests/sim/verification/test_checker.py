@@ -21,10 +21,11 @@ def ran(payload: str, at: int = HOME, lane: Lane = Lane.INPUT, seq: int = 1, sen
 
 def ran_critical(*payloads: str, contents: tuple[tuple[str, int], ...] = (), sender: str = "U") -> list[Fact]:
     facts: list[Fact] = [("moved", CONSOLIDATED)]
-    for payload in payloads:
+    for index, payload in enumerate(payloads):
+        counted = tuple((earlier, 1) for earlier in payloads[: index + 1])  # a critical message is counted as well
         facts += [
             ("started", HOME, True),
-            ("executed_critical", HOME, ((sender, payload),), False, False, contents),
+            ("executed_critical", HOME, ((sender, payload),), False, False, (*contents, *counted)),
         ]
     return [*facts, ("moved", ROUND_ENDS)]
 

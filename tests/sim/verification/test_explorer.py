@@ -94,10 +94,15 @@ def test_user_code_that_miscounts_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
     assert Explorer(small()).search().verdict == "violated: consolidated-state"
 
 
-def test_user_code_that_does_not_propagate_is_no_violation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Relay, "on_critical", lambda *_: None)
-    world = World("quiet", "", (Actor("U", ("D",), lessees=1), Actor("D")), {"S": script("U", "a |1 b")})
-    assert Explorer(world).search().violation is None
+def test_user_code_that_does_not_propagate_is_no_violation() -> None:
+    swallows = Actor("U", ("D",), lessees=1, swallows=frozenset({"1"}))
+    assert Explorer(World("quiet", "", (swallows, Actor("D")), {"S": script("U", "a |1 b")})).search().violation is None
+
+
+def test_an_error_of_the_kernel_in_what_happens_at_once_has_its_story() -> None:
+    found = Explorer(World("late", "", (Actor("D"),), {"S": script("D", "a . b")})).search()
+    assert found.verdict == "violated: nothing-after-the-end"
+    assert found.story[-1].startswith("lessor D@w1 receives SyncProgram")
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
@@ -116,7 +121,13 @@ def test_worlds_have_names_of_their_own() -> None:
 
 def test_a_critical_run_of_a_sync_one_has_a_part_of_every_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[CriticalRun] = []
-    monkeypatch.setattr(Relay, "on_critical", lambda *arguments: runs.append(arguments[2]))
+    original = Relay.on_critical
+
+    def noted(self: Relay, context: Context, critical: CriticalRun) -> None:
+        runs.append(critical)
+        original(self, context, critical)
+
+    monkeypatch.setattr(Relay, "on_critical", noted)
     world = World("both", "", (Actor("D"),), {"S": script("D", "a #1 b"), "T": script("D", "x #1 y")})
     assert Explorer(world).search().verdict == "holds"
     assert {run.granularity for run in runs} == {Granularity.ONE}

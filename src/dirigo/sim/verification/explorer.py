@@ -122,11 +122,14 @@ class Explorer:
                     yield move, self._follow(state, slot, outcome, messages, 1 << bit)
         if budget >> len(injections):
             for message in dict.fromkeys(messages):
-                if not isinstance(self.handlers.messages[message], Data):
+                if self._may_come_twice(message):
                     slot = self.handlers.destination[message]
                     for number, outcome in enumerate(self.handlers.outcomes(slot, state[slot], message)):
                         self.move = move = (slot, message, True, number)
                         yield move, self._follow(state, slot, outcome, messages, 1 << len(injections))
+
+    def _may_come_twice(self, message: int) -> bool:
+        return self.world.duplicates_data or not isinstance(self.handlers.messages[message], Data)
 
     def _follow(self, state: State, slot: int, outcome: Outcome, messages: State, spent: int) -> State:
         local, sent, facts, consolidated, wakes = outcome
@@ -146,6 +149,12 @@ class Explorer:
 
     def _settle(self, state: State) -> State:
         """Let everything happen that commutes with all the rest (see the top of this file)."""
+        try:
+            return self._settled(state)
+        except DirigoError as error:
+            raise _as_violation(error) from error  # of the move that is being made
+
+    def _settled(self, state: State) -> State:
         handlers = self.handlers
         for slot in handlers.eager_sources:
             while own := handlers.own_events(slot, state[slot]):
@@ -155,7 +164,7 @@ class Explorer:
                 slot = handlers.destination[state[index]]
                 outcome = handlers.outcomes(slot, state[slot], state[index])[0]._replace(wakes=False)
                 rest = state[self.net : index] + state[index + 1 :]
-                return self._settle(self._follow(state, slot, outcome, rest, 0))
+                return self._settled(self._follow(state, slot, outcome, rest, 0))
         return state
 
     def _check_nothing_left(self, state: State, actor: Address) -> None:
@@ -273,7 +282,7 @@ class Explorer:
         duplicates = state[self.budget] >> len(self.handlers.injections)
         for message in dict.fromkeys(state[self.net :]):
             yield self.handlers.destination[message], message, False
-            if duplicates and not isinstance(self.handlers.messages[message], Data):
+            if duplicates and self._may_come_twice(message):
                 yield self.handlers.destination[message], message, True
         for slot in range(self.width):
             for event in self.handlers.own_kinds(slot, state[slot]):
@@ -330,6 +339,8 @@ class Explorer:
 
 def _encode(position: int, move: Move) -> int:
     slot, event, stays, number = move
+    assert slot < 64, "the story has six bits for a worker"
+    assert number < 256, "the story has eight bits for an outcome"
     return position << 38 | slot << 32 | (event + 64) << 9 | number << 1 | stays
 
 

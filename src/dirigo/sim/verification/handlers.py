@@ -7,7 +7,6 @@ the event, and the explorer asks for each pair only once. Nondeterminism inside 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple
@@ -175,9 +174,8 @@ class Handlers:
         while answers is not None:
             self.chooser.restart(answers)
             outcome = self._try(slot, local, event)
-            if outcome is None:
-                return
-            yield outcome
+            if outcome is not None:
+                yield outcome
             answers = self.chooser.following()
 
     def _try(self, slot: int, local: int, event: int) -> Outcome | None:
@@ -215,8 +213,11 @@ class Handlers:
         if event >= 0:
             worker.receive(self.messages[event])
         elif event == RUN:
-            if worker.running is not None or worker.next() is None:
+            if worker.running is not None:
                 return False
+            kept = len(worker.strategy.kept)  # type: ignore[attr-defined]
+            if worker.next() is None:
+                return len(worker.strategy.kept) < kept  # type: ignore[attr-defined]  # what was chosen is held
             if not self.world.split:
                 worker.apply()
                 worker.finish()
@@ -226,14 +227,16 @@ class Handlers:
             worker.apply()
             worker.finish()
         elif event == FIRE:
-            worker.now = math.inf
+            worker.now = 1.0
             worker.fire_timers()
+            worker.now = 0.0
         else:
             what, actor = self.injections[INJECT - event]
             lessor = worker.lessor(actor)
             if what == "scale_in":
                 lessor.scale_in()
             else:
+                self.facts.append((actor, ("asked", "injected")))
                 lessor.intend((CriticalOutput(actor, "injected"),))
         return True
 

@@ -50,9 +50,10 @@ _PROGRESS_EVERY = 25
 
 
 class RandomLedger(Ledger):
-    """A ledger for worlds in which running alone has outputs."""
+    """A ledger for worlds in which running alone has outputs, and critical messages are counted apart."""
 
     __slots__ = ()
+    COUNTS_CRITICALS = False
 
     def emitted(self, sender: Address, payload: str, critical: bool) -> None:
         if not is_said_alone(sender, payload) or (sender, payload) in self.promised:

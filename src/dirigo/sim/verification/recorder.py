@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from dirigo.kernel import Address, CriticalOutput, CriticalRun, Data, Executable, Granularity, Output, Worker, WorkerId
@@ -87,8 +87,3 @@ def ledgers_of(world: World) -> dict[Address, Ledger]:
         actor.name: Ledger(actor.name, world.homes[actor.name], world.upstreams(actor.name), actor.ordered)
         for actor in world.actors
     }
-
-
-def total_criticals(ledgers: Mapping[Address, Ledger]) -> dict[tuple[Address, Address], int]:
-    """How many critical messages were emitted on each edge."""
-    return {(sender, name): edge.emitted for name, ledger in ledgers.items() for sender, edge in ledger.edges.items()}

@@ -1,8 +1,9 @@
 """Copies of a worker, and a canonical form by which equal workers are recognised.
 
 Handlers of the kernel are pure, so the explorer keeps each distinct worker once, as bytes, and calls a handler on a copy.
-Two workers are equal if their canonical forms are: lists are compared as multisets (the order in which a queue was filled
-is no difference, because every order of taking is explored), deques as sequences.
+Two workers are equal if their canonical forms are: deques are compared as sequences, lists as multisets. The order in which
+a list was filled is no difference: of what is kept to run every order of taking is explored, and what is released all at
+once only gets its ids in another order.
 """
 
 from __future__ import annotations

@@ -59,7 +59,9 @@ class World:
     scripts: Mapping[Address, tuple[Step, ...]]
     scale_ins: tuple[Address, ...] = ()  # barriers that a strategy may start at any time, each once
     injections: tuple[Address, ...] = ()  # critical messages that a strategy may inject at any time, each once
-    duplicates: int = 0  # how many control messages may be delivered twice
+    duplicates: int = 0  # how many messages may be delivered twice
+    duplicates_data: bool = False  # data messages too
+    blind: bool = False  # the strategy may choose messages that the protocol blocks at the moment
     split: bool = False  # executions take time: other messages arrive between start and end
     homes: dict[Address, WorkerId] = field(init=False)
     lessees: dict[Address, tuple[WorkerId, ...]] = field(init=False)
@@ -117,6 +119,7 @@ class World:
             forward={actor.name: self._some_lessees(actor, actor.forwards) for actor in self.actors},
             direct={actor.name: self._some_lessees(actor, actor.direct) for actor in self.actors},
             hand_back=frozenset(actor.name for actor in self.actors if actor.hands_back),
+            blind=self.blind,
         )
 
 
@@ -175,6 +178,7 @@ class Relay:
     def on_critical(self, context: Context, critical: CriticalRun) -> None:
         actor = self._actor
         sender, _, payload = critical.parts[0]
+        self._seen.add(payload, 1)
         if sender == actor.name or payload in actor.swallows:
             return
         if actor.alone_in_critical == "before":

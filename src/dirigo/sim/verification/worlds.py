@@ -37,6 +37,7 @@ WORLDS: tuple[World, ...] = (
         (_sink(lessees=1),),
         {"S": script("D", "a |1 b"), "T": script("D", "x |2 y")},
         split=True,
+        blind=True,
     ),
     World(
         "overlap-direct",
@@ -172,10 +173,11 @@ WORLDS: tuple[World, ...] = (
     ),
     World(
         "twice",
-        "any control message may be delivered twice",
+        "any message between actors may be delivered twice",
         (_relay(lessees=1), _sink(lessees=1, direct=(0,))),
         {"S": script("U", "a |1 b")},
         duplicates=1,
+        duplicates_data=True,
     ),
     World(
         "scale-in-twice",
@@ -189,7 +191,7 @@ WORLDS: tuple[World, ...] = (
         "twice-in-a-row",
         "control messages of one round are delivered again in the next, while another upstream sends directly",
         (_sink(lessees=1, forwards=(), direct=(0,)),),
-        {"S": script("D", "|1 |2"), "T": script("D", "a |3 b")},
+        {"S": script("D", "|1 |2 b"), "T": script("D", "a |3")},
         duplicates=1,
     ),
     World(

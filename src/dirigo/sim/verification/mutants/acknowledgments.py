@@ -9,7 +9,7 @@ from dirigo.kernel import lessor as lessor_module
 from dirigo.kernel.barrier import Barrier, Upstream
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
-from dirigo.kernel.message import CriticalAck, Granularity, SyncRequestAck
+from dirigo.kernel.message import CriticalAck, Granularity, ProgramAck, SyncRequestAck
 from dirigo.kernel.outbox import Outbox, Route
 from dirigo.sim.verification.mutants.mutant import mutant, without_sends
 
@@ -20,6 +20,17 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
         original(self, route)
         route.awaiting = 0
         self.busy.discard(route.to)
+
+    return mistaken
+
+
+@mutant("any-ack", "an acknowledgment of another program is taken", Outbox, "on_program_ack", "twice-in-a-row")
+def _(original: Callable[..., Any]) -> Callable[..., Any]:
+    def mistaken(self: Outbox, ack: Any) -> bool:
+        route = self.route(ack.sender)
+        if route.awaiting <= 0:
+            return False
+        return bool(original(self, ProgramAck(ack.to, ack.worker, ack.sender, route.awaiting)))
 
     return mistaken
 

@@ -6,11 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from dirigo.kernel.barrier import Program, Upstream
+from dirigo.kernel.channel import Inbound
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.message import SyncRequest
 from dirigo.kernel.outbox import Outbox, Route
 from dirigo.sim.verification.mutants.mutant import mutant
+
+
+@mutant("data-taken-twice", "a message that comes twice runs twice", Inbound, "admit", "twice")
+def _(original: Callable[..., Any]) -> Callable[..., Any]:
+    def mistaken(self: Inbound, seq: int) -> bool:
+        original(self, seq)
+        return True
+
+    return mistaken
 
 
 @mutant("ignore-payload", "the dependency payload is not read", Program, "__init__", "fork", "chain")
