@@ -1,0 +1,88 @@
+"""What users write: dataflows of operators over Arrow batches and plain Python rows.
+
+Start reading at ``graph`` (a flow as it is written), ``plan`` (what runs) and ``stage`` (how the kernel runs it); the operators
+are in ``operators``, one file each.
+"""
+
+from dirigo.flow.aggregates import (
+    Aggregate,
+    avg,
+    count,
+    distinct,
+    first,
+    histogram,
+    last,
+    median,
+    quantile,
+    stddev,
+    top,
+    variance,
+)
+from dirigo.flow.aggregates import max_ as max  # noqa: A004  # read as dg.max("price")
+from dirigo.flow.aggregates import min_ as min  # noqa: A004
+from dirigo.flow.aggregates import sum_ as sum  # noqa: A004
+from dirigo.flow.applying import Group
+from dirigo.flow.errors import FlowError, RowFailure
+from dirigo.flow.expression import Expression, col, function, lit, when
+from dirigo.flow.function import Function, FunctionContext
+from dirigo.flow.graph import Dataflow
+from dirigo.flow.job import Job
+from dirigo.flow.keyed import KeyedStream
+from dirigo.flow.row import Row
+from dirigo.flow.sinks import Sink, collect, to_callback, to_console, to_json_lines, to_parquet
+from dirigo.flow.slo import SLO
+from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, parquet, socket_lines
+from dirigo.flow.stream import Stream
+from dirigo.flow.windowed import WindowedStream
+from dirigo.flow.windows import Session, Sliding, Tumbling
+
+__all__ = [
+    "SLO",
+    "Aggregate",
+    "Dataflow",
+    "Expression",
+    "FlowError",
+    "Function",
+    "FunctionContext",
+    "Group",
+    "Job",
+    "KeyedStream",
+    "Row",
+    "RowFailure",
+    "Session",
+    "Sink",
+    "Sliding",
+    "Source",
+    "Stream",
+    "Tumbling",
+    "WindowedStream",
+    "avg",
+    "col",
+    "collect",
+    "count",
+    "csv",
+    "distinct",
+    "first",
+    "from_iterable",
+    "function",
+    "generator",
+    "histogram",
+    "json_lines",
+    "last",
+    "lit",
+    "max",
+    "median",
+    "min",
+    "parquet",
+    "quantile",
+    "socket_lines",
+    "stddev",
+    "sum",
+    "to_callback",
+    "to_console",
+    "to_json_lines",
+    "to_parquet",
+    "top",
+    "variance",
+    "when",
+]
