@@ -36,7 +36,7 @@ class States(Protocol):
 class Context:
     """What a function sees while one message runs: its states, and a place for its outputs."""
 
-    __slots__ = ("address", "created", "deadline", "outputs", "states", "timers")
+    __slots__ = ("address", "created", "deadline", "now", "outputs", "states", "timers")
 
     def __init__(self, address: Address, states: States) -> None:
         self.address = address
@@ -45,6 +45,7 @@ class Context:
         self.timers: tuple[tuple[float, Any], ...] = ()
         self.created = 0.0
         self.deadline = NO_DEADLINE
+        self.now = 0.0  # the host's clock when the message was chosen to run
 
     def emit(self, to: Address, payload: Any) -> None:
         """Send a regular message to an actor."""

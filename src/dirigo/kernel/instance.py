@@ -89,6 +89,7 @@ class Instance(Party):
         self.running = message
         self.context.created = message.created
         self.context.deadline = message.deadline
+        self.context.now = self.host.now
 
     def executed(self, message: Executable) -> None:
         """The function has returned: send its outputs, count the message as done, see what that makes possible."""

@@ -59,6 +59,7 @@ class Cluster:
         trace: Trace | None = None,
         carried: Carried | None = None,
         with_latencies: bool = False,
+        fires_timers: bool = False,
     ) -> None:
         self.seed = seed
         self.now = 0.0
@@ -68,6 +69,7 @@ class Cluster:
         self.trace = trace
         self.carried = carried
         self.with_latencies = with_latencies
+        self.fires_timers = fires_timers  # otherwise whoever runs the cluster does
         self._network_rng = self.rng("network")
         self._service_rng = self.rng("service")
         self._is_unordered = self.network.order is Order.NONE
@@ -183,6 +185,8 @@ class Cluster:
                         worker.receive(item)
                     if worker.outgoing:
                         self._carry(target)
+                    if worker.timed and self.fires_timers:
+                        self._set_alarm(target)
                     if worker.running is None and not target.is_noted:
                         target.is_noted = True
                         noted.append(target)
@@ -226,6 +230,19 @@ class Cluster:
         if host.worker.running is None and not host.is_noted:
             host.is_noted = True
             self._noted.append(host)
+
+    def _set_alarm(self, host: Host) -> None:
+        """See to it that the earliest timer of a worker fires."""
+        due = host.worker.next_timer()
+        if due is not None and due < host.timer_at:
+            host.timer_at = due
+            self.at(max(due, self.now), lambda: self._fire_timers(host))
+
+    def _fire_timers(self, host: Host) -> None:
+        host.timer_at = _FOREVER
+        host.worker.fire_timers()
+        if host.worker.timed:
+            self._set_alarm(host)
 
     def _start(self, host: Host) -> None:
         """Let an idle worker choose a message and run it."""

@@ -13,7 +13,7 @@ from dirigo.sim.network import Link
 class Host:
     """One worker in virtual time."""
 
-    __slots__ = ("freezes", "is_applied", "is_noted", "links", "service_s", "slowdowns", "started", "worker")
+    __slots__ = ("freezes", "is_applied", "is_noted", "links", "service_s", "slowdowns", "started", "timer_at", "worker")
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -22,6 +22,7 @@ class Host:
         self.service_s = 0.0
         self.is_applied = False
         self.is_noted = False  # among those to look at, once all events of this instant are in
+        self.timer_at = float("inf")  # when it will be looked for timers that are due
         self.freezes = Intervals()
         self.slowdowns: list[tuple[float, float, float]] = []  # (from, to, factor)
 

@@ -23,6 +23,8 @@ What a combine function has to promise, so that the result does not depend on wh
   count the 100 once per lessee.  This one is checked, at the declaration and on the first values; a breach raises
   CombineError.
 
+A state without a combine function is for functions that never run as several instances (ordered ones).
+
 set(), clear() and del act on the partial state of one instance only; they undo nothing that another instance holds.
 Only changes made by add(), append() and extend() are independent of how messages are spread.
 

@@ -9,6 +9,7 @@ from typing import Any, Never, Self
 
 from dirigo.state.errors import StateError
 from dirigo.state.holding import Holding
+from dirigo.state.laws import uncombinable
 
 BOUND_ATTRIBUTE = "_dirigo_state_set"
 
@@ -20,6 +21,7 @@ class Declaration(ABC):
     """
 
     replicated: bool
+    combine: Any = None  # lists have none: they are appended
     _attribute_name: str | None = None
 
     # --- the algebra of the values, used by StateSet ---
@@ -51,6 +53,11 @@ class Declaration(ABC):
     @abstractmethod
     def new_cell(self, holding: Holding) -> Any:
         """What user code works with."""
+
+    @property
+    def combines(self) -> bool:
+        """Whether partial values of several instances can be put together."""
+        return self.combine is not uncombinable
 
     # --- the descriptor, used by classes that declare states as attributes ---
 

@@ -20,8 +20,27 @@ ADVICE = (
 )
 
 
+def uncombinable(one: Any, other: Any) -> Any:
+    """Stands for the combine function of a state that has none: such a state must stay with one instance."""
+    raise CombineError(
+        f"A state without a combine function cannot put {reprlib.repr(one)} and {reprlib.repr(other)} together: "
+        f"declare it with combine=..., or make the function ordered."
+    )
+
+
+def combining(kind: str, combine: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], Any]:
+    """The function that a state combines with, whether or not it was given one."""
+    if combine is None:
+        return uncombinable
+    if not callable(combine):
+        raise CombineError(f"A {kind} needs a function of two values to combine with, not {reprlib.repr(combine)}.")
+    return combine
+
+
 def check_default(kind: str, combine: Callable[[Any, Any], Any], default: Any) -> None:
     """Refuse, at declaration, a default that changes even itself."""
+    if combine is uncombinable:
+        return
     result = _combine_with_default(f"A {kind}", combine, default, default)
     if not agree(result, default):
         raise CombineError(
@@ -32,6 +51,8 @@ def check_default(kind: str, combine: Callable[[Any, Any], Any], default: Any) -
 
 def check_identity(name: str, combine: Callable[[Any, Any], Any], default: Any, value: Any) -> None:
     """Refuse a default that changes `value`, a value that the state `name` really holds."""
+    if combine is uncombinable:
+        return
     if isinstance(value, float) and math.isnan(value):
         return  # NaN compares false with everything, so it proves nothing (max(0.0, nan) is 0.0)
     result = _combine_with_default(f"State '{name}'", combine, default, value)

@@ -8,7 +8,7 @@ from dirigo.state.copying import private_copy
 from dirigo.state.declaration import Declaration
 from dirigo.state.freezing import freeze_pairs
 from dirigo.state.holding import Holding
-from dirigo.state.laws import check_default, check_identity
+from dirigo.state.laws import check_default, check_identity, combining
 from dirigo.state.missing import MISSING, Missing
 
 K = TypeVar("K")
@@ -30,10 +30,11 @@ class MapState(Declaration, Generic[K, V]):
         key_type: type[K],
         value_type: type[V],
         *,
-        combine: Callable[[V, V], V],
+        combine: Callable[[V, V], V] | None = None,
         default: V | Missing = MISSING,
         replicated: bool = False,
     ) -> None:
+        combine = combining("MapState", combine)
         if default is not MISSING:
             check_default("MapState", combine, default)
         self.key_type = key_type

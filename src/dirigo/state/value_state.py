@@ -8,7 +8,7 @@ from dirigo.state.declaration import Declaration
 from dirigo.state.equality import equal
 from dirigo.state.freezing import freeze_value
 from dirigo.state.holding import Holding
-from dirigo.state.laws import check_default, check_identity
+from dirigo.state.laws import check_default, check_identity, combining
 from dirigo.state.missing import MISSING
 
 T = TypeVar("T")
@@ -18,12 +18,15 @@ class ValueState(Declaration, Generic[T]):
     """One value per instance; the whole is the combination of all of them.
 
     `default` is the identity of `combine` and the value every instance starts from.  `combine` may change and return
-    its first argument; it gets copies wherever that would be seen elsewhere.
+    its first argument; it gets copies wherever that would be seen elsewhere.  Without it the function must be ordered.
     """
 
     change_example = "set(...)"
 
-    def __init__(self, type_: type[T], *, default: T, combine: Callable[[T, T], T], replicated: bool = False) -> None:
+    def __init__(
+        self, type_: type[T], *, default: T, combine: Callable[[T, T], T] | None = None, replicated: bool = False
+    ) -> None:
+        combine = combining("ValueState", combine)
         check_default("ValueState", combine, default)
         self.type_ = type_
         self.default = private_copy(default)
