@@ -1,0 +1,21 @@
+"""Where the rows of a dataflow go."""
+
+from __future__ import annotations
+
+from dirigo.flow.sinks.callback import to_callback
+from dirigo.flow.sinks.collect import Collected, collect
+from dirigo.flow.sinks.console import to_console
+from dirigo.flow.sinks.json_lines import to_json_lines
+from dirigo.flow.sinks.parquet import to_parquet
+from dirigo.flow.sinks.sink import Sink, Writer
+
+__all__ = [
+    "Collected",
+    "Sink",
+    "Writer",
+    "collect",
+    "to_callback",
+    "to_console",
+    "to_json_lines",
+    "to_parquet",
+]

@@ -1,0 +1,61 @@
+"""Results kept in memory, for tests and notebooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from dirigo.flow.errors import FlowError
+from dirigo.flow.sinks.sink import Sink, Writer
+
+
+def collect(*, name: str = "collect") -> Collected:
+    """Keep all rows in memory: after the job, `.rows` has them as dicts and `.table` as an Arrow table."""
+    return Collected(name)
+
+
+class Collected(Sink):
+    """The rows of all partitions, partition after partition, each in the order in which they came."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._schema: pa.Schema | None = None
+        self._batches: dict[int, list[pa.RecordBatch]] = {}
+
+    def prepare(self, schema: pa.Schema) -> None:
+        """A new run starts: the rows of an earlier one go."""
+        self._schema = schema
+        self._batches = {}
+
+    def open(self, schema: pa.Schema, partition: int) -> CollectWriter:
+        self._schema = schema
+        return CollectWriter(self._batches.setdefault(partition, []))
+
+    @property
+    def table(self) -> pa.Table:
+        if self._schema is None:
+            raise FlowError(f"{self.name}: there are no results yet; run the job first.")
+        batches = [batch for _, partition in sorted(self._batches.items()) for batch in list(partition)]
+        return pa.Table.from_batches(batches, self._schema)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        return rows
+
+
+class CollectWriter(Writer):
+    """Adds the batches of one partition."""
+
+    def __init__(self, batches: list[pa.RecordBatch]) -> None:
+        self._batches = batches
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+
+    def flush(self) -> None:
+        """All rows are visible at once."""
+
+    def close(self) -> None:
+        """All rows are visible at once."""

@@ -1,0 +1,42 @@
+"""What a sink of rows is: the classes that every sink of a dataflow derives from.
+
+A sink describes a place. It is prepared once, before the job starts, and then opened by every partition, which writes
+on its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import pyarrow as pa
+
+
+class Writer(ABC):
+    """What one partition of a sink writes with. It is used by one thread at a time."""
+
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take these rows; they have the schema that the writer was opened with."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """A watermark has passed: make visible what a reader may see."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """The last row has come: make everything visible. Closing twice does nothing more."""
+
+
+class Sink(ABC):
+    """What a user hands to a dataflow as the place where rows go."""
+
+    def __init__(self, name: str) -> None:
+        """Describe the place; nothing is touched before `prepare`."""
+        self.name = name
+
+    def prepare(self, schema: pa.Schema) -> None:  # noqa: B027 - most places need no preparation
+        """Called once before the job starts: refuse columns and places that cannot be written to."""
+
+    @abstractmethod
+    def open(self, schema: pa.Schema, partition: int) -> Writer:
+        """The writer of one partition."""

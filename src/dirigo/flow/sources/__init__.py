@@ -1,0 +1,22 @@
+"""Where the rows of a dataflow come from."""
+
+from __future__ import annotations
+
+from dirigo.flow.sources.files import csv, json_lines, parquet
+from dirigo.flow.sources.generator import generator
+from dirigo.flow.sources.iterable import from_iterable
+from dirigo.flow.sources.socket import socket_lines
+from dirigo.flow.sources.source import BadRow, Piece, Source, Split
+
+__all__ = [
+    "BadRow",
+    "Piece",
+    "Source",
+    "Split",
+    "csv",
+    "from_iterable",
+    "generator",
+    "json_lines",
+    "parquet",
+    "socket_lines",
+]

@@ -1,0 +1,131 @@
+"""Rows that a function makes out of their numbers: test data and load, the same in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dirigo.flow.duration import Duration
+from dirigo.flow.errors import FlowError
+from dirigo.flow.schema import SchemaLike, as_schema
+from dirigo.flow.sources.fitting import fit_batch, fit_rows
+from dirigo.flow.sources.source import BadRow, Piece, Source, Split, empty_batch, require_wanted
+
+RowMaker = Callable[[int, int], pa.RecordBatch | Sequence[Mapping[str, Any]]]
+_BLOCK_ROWS: Final = 4096
+
+
+def generator(
+    fn: RowMaker,
+    schema: SchemaLike,
+    total: int | None = None,
+    *,
+    block: int = _BLOCK_ROWS,
+    time: str | None = None,
+    out_of_orderness: Duration = "0ms",
+    idle_after: Duration | None = None,
+    name: str = "generator",
+) -> GeneratorSource:
+    """Rows 0, 1, 2, ... up to `total`, or without end.
+
+    `fn(first, count)` makes the rows `first` to `first + count - 1`, always the same for the same numbers. It is called for
+    blocks of `block` rows, which are dealt out to the splits in turn.
+    """
+    return GeneratorSource(
+        fn, schema, total, block=block, time=time, out_of_orderness=out_of_orderness, idle_after=idle_after, name=name
+    )
+
+
+class GeneratorSource(Source):
+    """Rows that a function makes out of their numbers."""
+
+    def __init__(
+        self,
+        fn: RowMaker,
+        schema: SchemaLike,
+        total: int | None,
+        *,
+        block: int,
+        time: str | None,
+        out_of_orderness: Duration,
+        idle_after: Duration | None,
+        name: str,
+    ) -> None:
+        super().__init__(
+            as_schema(schema, name),
+            name=name,
+            is_bounded=total is not None,
+            time=time,
+            out_of_orderness=out_of_orderness,
+            idle_after=idle_after,
+        )
+        if not callable(fn):
+            raise FlowError(
+                f"{name}: {type(fn).__name__} is no function; give one that takes the first number and the count."
+            )
+        if total is not None and total < 0:
+            raise FlowError(f"{name}: total is {total}; give the number of rows, or None for rows without end.")
+        if block < 1:
+            raise FlowError(f"{name}: block is {block}; a block has at least 1 row.")
+        self.total = total
+        self.block = block
+        self._fn = fn
+
+    def splits(self, wanted: int) -> Sequence[Split]:
+        require_wanted(wanted, self.name)
+        blocks = wanted if self.total is None else -(-self.total // self.block)
+        count = max(1, min(wanted, blocks))
+        return [GeneratorSplit(self, self._fn, number, count) for number in range(count)]
+
+
+class GeneratorSplit(Split):
+    """Blocks k, k + n, k + 2n, ... of the rows. A block is made when needed, and given out in parts if too large."""
+
+    def __init__(self, source: GeneratorSource, fn: RowMaker, number: int, count: int) -> None:
+        self._source = source
+        self._fn = fn
+        self._block = number
+        self._stride = count
+        self._rest: pa.RecordBatch | None = None
+        self._bad: list[BadRow] = []
+        self.ended = not self._has_more()
+
+    def read(self, rows_max: int) -> Piece | None:
+        if self._rest is None and not self._bad:
+            if self.ended:
+                return None
+            made = self._make_block()
+            self._rest, self._bad = made.rows, list(made.bad)
+        bad, self._bad = self._bad[:rows_max], self._bad[rows_max:]
+        room = rows_max - len(bad)
+        rest = self._rest if self._rest is not None else empty_batch(self._source.schema)
+        batch = rest.slice(0, room)
+        self._rest = rest.slice(room) if rest.num_rows > room else None
+        self.ended = self._rest is None and not self._bad and not self._has_more()
+        return Piece(batch, bad)
+
+    def close(self) -> None:
+        self.ended = True
+        self._rest = None
+        self._bad = []
+
+    def _has_more(self) -> bool:
+        return self._source.total is None or self._block * self._source.block < self._source.total
+
+    def _make_block(self) -> Piece:
+        source = self._source
+        first = self._block * source.block
+        count = source.block if source.total is None else min(source.block, source.total - first)
+        made = self._fn(first, count)
+        self._block += self._stride
+        found = made.num_rows if isinstance(made, pa.RecordBatch) else len(made)
+        if found != count:
+            raise FlowError(
+                f"{source.name}: the function was asked for {count} rows from number {first} and made {found};"
+                " let it make as many as it is asked for."
+            )
+        if isinstance(made, pa.RecordBatch):
+            return fit_batch(made, source.schema, source.name, first)
+        return fit_rows(made, source.schema, source.name, first)

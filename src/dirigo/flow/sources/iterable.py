@@ -1,0 +1,180 @@
+"""Rows out of any Python iterable: a list, a generator, or a function that makes one."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time as clock
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dirigo.flow.duration import Duration
+from dirigo.flow.errors import FlowError
+from dirigo.flow.schema import SchemaLike, as_schema
+from dirigo.flow.sources.fitting import fit_batch, fit_rows
+from dirigo.flow.sources.source import Piece, Source, Split, require_wanted
+
+_PEEKED_ROWS: Final = 100
+_READ_FOR_S: Final = 0.005
+
+
+def from_iterable(
+    rows: Iterable[Any] | Callable[[], Iterable[Any]],
+    schema: SchemaLike | None = None,
+    *,
+    time: str | None = None,
+    out_of_orderness: Duration = "0ms",
+    idle_after: Duration | None = None,
+    name: str = "rows",
+) -> IterableSource:
+    """Rows that are dicts, NamedTuples, dataclass instances, tuples in the order of `schema`, or Arrow batches and tables.
+
+    Without `schema`, the columns are worked out from the first rows. A list, or a function that returns a new iterable each
+    time, can be read again and again; a generator only once. A row that is long in coming holds up the thread that reads it.
+    """
+    return IterableSource(rows, schema, time=time, out_of_orderness=out_of_orderness, idle_after=idle_after, name=name)
+
+
+class IterableSource(Source):
+    """Rows out of a Python iterable. It cannot be split."""
+
+    def __init__(
+        self,
+        rows: Iterable[Any] | Callable[[], Iterable[Any]],
+        schema: SchemaLike | None,
+        *,
+        time: str | None,
+        out_of_orderness: Duration,
+        idle_after: Duration | None,
+        name: str,
+    ) -> None:
+        if isinstance(rows, (str, bytes, Mapping)) or not (callable(rows) or isinstance(rows, Iterable)):
+            raise FlowError(
+                f"{name}: {type(rows).__name__} is no collection of rows; give a list, a generator or a function."
+            )
+        if isinstance(rows, (pa.RecordBatch, pa.Table)):
+            rows = [rows]
+        self._rows = rows
+        self._is_spent = False
+        if schema is None:
+            found = self._peeked_schema(name)
+        else:
+            found = as_schema(schema, name)
+        super().__init__(
+            found, name=name, is_bounded=True, time=time, out_of_orderness=out_of_orderness, idle_after=idle_after
+        )
+
+    def splits(self, wanted: int) -> Sequence[Split]:
+        require_wanted(wanted, self.name)
+        if isinstance(self._rows, Iterator):
+            if self._is_spent:
+                raise FlowError(
+                    f"{self.name}: its rows come from a generator, which can be read only once; give a list, or a function"
+                    " that returns a new generator."
+                )
+            self._is_spent = True
+        return [IterableSplit(self._new_iterator(), self.schema, self.name)]
+
+    def _new_iterator(self) -> Iterator[Any]:
+        rows = self._rows() if callable(self._rows) else self._rows
+        if not isinstance(rows, Iterable):
+            raise FlowError(
+                f"{self.name}: the function returns {type(rows).__name__}, not rows; return a list or a generator."
+            )
+        return iter(rows)
+
+    def _peeked_schema(self, name: str) -> pa.Schema:
+        self.name = name  # errors speak of it before the rest is known
+        iterator = self._new_iterator()
+        peeked = list(itertools.islice(iterator, _PEEKED_ROWS))
+        if isinstance(self._rows, Iterator):
+            self._rows = itertools.chain(peeked, iterator)  # what was peeked at is not lost
+        return _schema_of_rows(peeked, name)
+
+
+class IterableSplit(Split):
+    """The one reader of an iterable. What takes long to come is given in smaller pieces, as it comes."""
+
+    def __init__(self, rows: Iterator[Any], schema: pa.Schema, what: str) -> None:
+        self._rows = rows
+        self._schema = schema
+        self._what = what
+        self._batches: deque[pa.RecordBatch] = deque()  # rest of the whole batches among the items
+        self._number = 1  # of the next row
+
+    def read(self, rows_max: int) -> Piece | None:
+        if self._batches:
+            return self._read_batch(rows_max)
+        rows: list[Any] = []
+        until = clock.monotonic() + _READ_FOR_S
+        for row in self._rows:
+            if isinstance(row, (pa.RecordBatch, pa.Table)):
+                self._batches.extend([row] if isinstance(row, pa.RecordBatch) else row.to_batches())
+                break
+            rows.append(row)
+            if len(rows) >= rows_max or clock.monotonic() >= until:
+                break
+        else:
+            self.ended = True
+        if not rows:
+            return self._read_batch(rows_max) if self._batches else None
+        piece = fit_rows(rows, self._schema, self._what, self._number)
+        self._number += len(rows)
+        return piece
+
+    def close(self) -> None:
+        self.ended = True
+        close = getattr(self._rows, "close", None)
+        if close is not None:
+            close()  # a generator frees what it holds
+
+    def _read_batch(self, rows_max: int) -> Piece:
+        batch = self._batches.popleft()
+        if batch.num_rows > rows_max:
+            self._batches.appendleft(batch.slice(rows_max))
+            batch = batch.slice(0, rows_max)
+        piece = fit_batch(batch, self._schema, self._what, self._number)
+        self._number += batch.num_rows
+        return piece
+
+
+def _schema_of_rows(rows: Sequence[Any], what: str) -> pa.Schema:
+    if not rows:
+        raise FlowError(f"{what}: there are no rows to work the columns out from; give schema=.")
+    first = rows[0]
+    if isinstance(first, (pa.RecordBatch, pa.Table)):
+        return first.schema.remove_metadata()
+    if isinstance(first, Mapping):
+        return _schema_of_mappings([row for row in rows if isinstance(row, Mapping)], what)
+    if dataclasses.is_dataclass(first) or hasattr(first, "_fields"):
+        return as_schema(type(first), what)
+    raise FlowError(
+        f"{what}: a row that is a {type(first).__name__} does not say what its columns are called; give schema=."
+    )
+
+
+def _schema_of_mappings(rows: Sequence[Mapping[str, Any]], what: str) -> pa.Schema:
+    """All names that occur, in the order in which they first do; a column without any value is taken for text."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    if not names:
+        raise FlowError(f"{what}: the first rows have no columns; give schema=.")
+    for name in names:
+        if not isinstance(name, str):
+            raise FlowError(f"{what}: the column name {name!r} is not text; use a str.")
+    return pa.schema([(name, _type_of_values([row.get(name) for row in rows], name, what)) for name in names])
+
+
+def _type_of_values(values: Sequence[Any], name: str, what: str) -> pa.DataType:
+    values = [value for value in values if value is not None]
+    if not values:
+        return pa.string()
+    for sample in (values, values[:1]):  # where one row differs from the others, the first one counts
+        try:
+            return pa.array(sample).type
+        except (pa.ArrowException, TypeError, OverflowError):
+            continue
+    kind = type(values[0]).__name__
+    raise FlowError(f"{what}: the column '{name}' holds a {kind}, which has no column type; give schema=.")

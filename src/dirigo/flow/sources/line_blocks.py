@@ -1,0 +1,101 @@
+"""Cutting a file into blocks of whole lines, with a bound on the length of a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from dirigo.flow.errors import FlowError
+
+BLOCK_BYTES: Final = 1 << 17
+LINE_LIMIT_BYTES: Final = 16 << 20
+_KEPT_OF_LONG_LINE_BYTES: Final = 1 << 20
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class LineBlock:
+    """Some whole lines of a file, each with its line break."""
+
+    text: bytes
+    first_line: int
+    is_too_long: bool = False
+    """It is the beginning of one line that is longer than the limit; the rest was skipped."""
+
+
+class LineBlocks:
+    """The blocks of one file. What is compressed is decompressed, judging by the name (.gz, .bz2, .zst, ...)."""
+
+    def __init__(self, path: Path, line_limit: int = LINE_LIMIT_BYTES) -> None:
+        self._stream = pa.input_stream(str(path))
+        self._line_limit = line_limit
+        self._carried = b""  # the beginning of a line whose end is not read yet
+        self._line = 1
+        self._is_at_end = False
+        self._is_fresh = True
+
+    def next(self) -> LineBlock | None:
+        """The next block, or None at the end of the file. The last line gets a line break if it has none."""
+        end = self._carried.rfind(b"\n") + 1
+        if end:  # after a line that was too long
+            text, self._carried = self._carried[:end], self._carried[end:]
+            return self._block(text)
+        parts = [self._carried]
+        size = len(self._carried)
+        self._carried = b""
+        while not self._is_at_end:
+            read = self._read()
+            end = read.rfind(b"\n") + 1
+            if end:
+                parts.append(read[:end])
+                self._carried = read[end:]
+                return self._block(b"".join(parts))
+            parts.append(read)
+            size += len(read)
+            if size > self._line_limit:
+                return self._skip_long_line(b"".join(parts))
+        last = b"".join(parts)
+        return self._block(last + b"\n") if last else None
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _read(self) -> bytes:
+        read: bytes = self._stream.read(BLOCK_BYTES)
+        self._is_at_end = not read
+        if self._is_fresh:
+            self._is_fresh = False
+            return read.removeprefix(_BYTE_ORDER_MARK)
+        return read
+
+    def _block(self, text: bytes) -> LineBlock:
+        block = LineBlock(text, self._line)
+        self._line += text.count(b"\n")
+        return block
+
+    def _skip_long_line(self, beginning: bytes) -> LineBlock:
+        while not self._is_at_end:
+            read = self._read()
+            line_break = read.find(b"\n")
+            if line_break >= 0:
+                # What follows holds perhaps many lines; they wait like the beginning of a line does.
+                self._carried = read[line_break + 1 :]
+                break
+        block = LineBlock(beginning[:_KEPT_OF_LONG_LINE_BYTES], self._line, is_too_long=True)
+        self._line += 1
+        return block
+
+
+def first_block(path: Path, what: str) -> LineBlock | None:
+    """The first lines of a file, to see what it is; None if it is empty."""
+    try:
+        blocks = LineBlocks(path)
+        try:
+            return blocks.next()
+        finally:
+            blocks.close()
+    except (pa.ArrowException, OSError) as error:
+        raise FlowError(f"{what}: '{path}' cannot be read ({error}); check the file.") from error

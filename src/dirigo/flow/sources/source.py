@@ -1,0 +1,117 @@
+"""What a source of rows is: the classes that every source of a dataflow derives from.
+
+A source describes rows: their columns, which of them is the event time, and how far out of order they may come. It is cut
+into splits, which are read independently of each other, piece by piece. A row that does not fit the columns is no reason to
+stop: it comes out beside the good rows of its piece, with the reason.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dirigo.flow.duration import Duration, milliseconds, positive_milliseconds
+from dirigo.flow.errors import FlowError
+from dirigo.flow.schema import require_columns
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that does not fit its source's columns."""
+
+    row: str
+    """The row as text, complete where the memory for it is bounded anyway."""
+    error: str
+    """One sentence that says where the row stood and what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one read of a split gives."""
+
+    rows: pa.RecordBatch
+    bad: Sequence[BadRow] = ()
+
+
+class Split(ABC):
+    """One reader of a source. It is read by one thread at a time."""
+
+    ended: bool = False
+    """Whether no more will ever come."""
+
+    @abstractmethod
+    def read(self, rows_max: int) -> Piece | None:
+        """At most `rows_max` rows, good and bad together; None when there is nothing at the moment.
+
+        It takes a few milliseconds at most.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections. A split may be closed at any time, also twice; it is not read afterwards."""
+
+
+class Source(ABC):
+    """What a user hands to a dataflow as the place where rows come from."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        *,
+        name: str,
+        is_bounded: bool,
+        time: str | None = None,
+        out_of_orderness: Duration = "0ms",
+        idle_after: Duration | None = None,
+    ) -> None:
+        """Describe the rows.
+
+        `time` names the column of the event time; `out_of_orderness` is how much older than the newest seen a row may be;
+        a split that gives no rows for `idle_after` no longer holds the watermark back.
+        """
+        if not name:
+            raise FlowError("A source needs a name that is not empty: leave name= out for the default.")
+        self.schema = schema
+        self.name = name
+        self.is_bounded = is_bounded
+        self.time = time
+        self.out_of_orderness_ms = milliseconds(out_of_orderness, f"{name}: out_of_orderness")
+        self.idle_after_ms = None if idle_after is None else positive_milliseconds(idle_after, f"{name}: idle_after")
+        if time is not None:
+            require_time_column(schema, time, name)
+
+    @abstractmethod
+    def splits(self, wanted: int) -> Sequence[Split]:
+        """Readers that together give every row exactly once: at least one and at most `wanted`."""
+
+
+def require_time_column(schema: pa.Schema, time: str, what: str) -> None:
+    """Refuse an event-time column that is not there or is no point in time."""
+    require_columns(schema, [time], what)
+    kind = schema.field(time).type
+    if not (pa.types.is_timestamp(kind) or pa.types.is_int64(kind)):
+        raise FlowError(
+            f"{what}: the time column '{time}' has type {kind};"
+            " make it a timestamp, or int64 with milliseconds since the epoch."
+        )
+
+
+def require_wanted(wanted: int, what: str) -> None:
+    """Refuse a number of splits that makes no sense."""
+    if wanted < 1:
+        raise FlowError(f"{what}: {wanted} splits are wanted, but there is always at least one; ask for 1 or more.")
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch without rows."""
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """These batches as one, without a copy where there is only one."""
+    if not batches:
+        return empty_batch(schema)
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
