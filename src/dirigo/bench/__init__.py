@@ -1,6 +1,6 @@
-"""Benchmarks of the parts that every message passes: the kernel's message path, its barriers, and the simulator."""
+"""Benchmarks: the kernel's message path and barriers, the simulator, the generator, and whole flows."""
 
-from dirigo.bench.report import BenchReport, Sizes, run_all
+from dirigo.bench.report import QUICK, BenchReport, Sizes, run_all
 from dirigo.bench.tables import render
 
-__all__ = ["BenchReport", "Sizes", "render", "run_all"]
+__all__ = ["QUICK", "BenchReport", "Sizes", "render", "run_all"]

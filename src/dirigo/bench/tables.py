@@ -6,6 +6,7 @@ from rich.console import Group
 from rich.table import Table
 
 from dirigo.bench.barrier import BarrierCost
+from dirigo.bench.flow_tables import render_flows, render_generator, render_keys, render_long_runs
 from dirigo.bench.kernel import FLATNESS_MOST, MESSAGE_US_MOST, SPREAD_MOST, KernelCost
 from dirigo.bench.report import BenchReport
 from dirigo.bench.simulator import MESSAGES_PER_S_LEAST, SimulatorCost
@@ -13,7 +14,15 @@ from dirigo.bench.simulator import MESSAGES_PER_S_LEAST, SimulatorCost
 
 def render(report: BenchReport) -> Group:
     """All tables, one below the other."""
-    return Group(render_kernel(report.kernel), render_barriers(report.barriers), render_simulator(report.simulator))
+    return Group(
+        render_kernel(report.kernel),
+        render_barriers(report.barriers),
+        render_simulator(report.simulator),
+        render_generator(report.generator),
+        render_flows(report),
+        render_keys(report.keys),
+        render_long_runs(report.long_runs),
+    )
 
 
 def render_kernel(cost: KernelCost) -> Table:

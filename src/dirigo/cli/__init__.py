@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from dirigo import __version__
-from dirigo.cli import bench, docs, verify
+from dirigo.cli import bench, docs, graph, nexmark, verify
 
 app = typer.Typer(
     name="dirigo",
@@ -17,7 +17,9 @@ app = typer.Typer(
 )
 app.command("verify")(verify.verify)
 app.command("bench")(bench.bench)
+app.command("graph")(graph.graph)
 app.command("docs")(docs.docs)
+app.command("nexmark")(nexmark.nexmark)
 
 
 def _show_version(wanted: bool) -> None:

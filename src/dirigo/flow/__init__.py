@@ -1,7 +1,7 @@
 """What users write: dataflows of operators over Arrow batches and plain Python rows.
 
-Start reading at ``graph`` (a flow as it is written), ``plan`` (what runs) and ``stage`` (how the kernel runs it); the operators
-are in ``operators``, one file each.
+Start reading at ``graph`` (a flow as it is written), ``plan`` (what runs) and ``stage`` (how the kernel runs it); the
+operators are in ``operators``, one file each.
 """
 
 from dirigo.flow.aggregates import (
@@ -22,9 +22,9 @@ from dirigo.flow.aggregates import max_ as max  # noqa: A004  # read as dg.max("
 from dirigo.flow.aggregates import min_ as min  # noqa: A004
 from dirigo.flow.aggregates import sum_ as sum  # noqa: A004
 from dirigo.flow.applying import Group
-from dirigo.flow.errors import FlowError, RowFailure
+from dirigo.flow.errors import FlowError, OperatorFailure, RowFailure
 from dirigo.flow.expression import Expression, col, function, lit, when
-from dirigo.flow.function import Function, FunctionContext
+from dirigo.flow.functions import Function, FunctionContext
 from dirigo.flow.graph import Dataflow
 from dirigo.flow.job import Job
 from dirigo.flow.keyed import KeyedStream
@@ -47,6 +47,7 @@ __all__ = [
     "Group",
     "Job",
     "KeyedStream",
+    "OperatorFailure",
     "Row",
     "RowFailure",
     "Session",

@@ -9,5 +9,9 @@ class FlowError(DirigoError):
     """A dataflow cannot be built as it is written. The message is one sentence that says what to change."""
 
 
-class RowFailure(DirigoError):
+class OperatorFailure(DirigoError):  # noqa: N818  # what happened to the job
+    """A job failed inside an operator, not on a single row. The message names the operator and the reason."""
+
+
+class RowFailure(DirigoError):  # noqa: N818  # what happened to the job
     """A job failed on a row. The message names the row, the operator and the reason."""

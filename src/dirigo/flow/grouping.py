@@ -16,6 +16,10 @@ Integers = npt.NDArray[Any]
 _TABLE_PER_ROW = 4
 _TABLE_AT_LEAST = 1024
 
+# Many numbers are hashed quicker by numpy than by Arrow, in so many calls that few are not.
+_HASHED_ROWS_LEAST = 8192
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio: neighbours end up far apart
+
 _LARGEST_CODE = 2**62
 
 
@@ -40,41 +44,48 @@ class Grouping:
         if not columns:
             return cls(np.zeros(rows, np.int64), 1, np.zeros(1, np.int64))
         table = _TABLE_PER_ROW * rows + _TABLE_AT_LEAST
-        codes, bound, dense = _codes(columns[0], table)
-        if len(columns) == 1 and dense:
-            return cls(codes, bound, _first_rows(codes, bound))
+        codes, bound, firsts = _codes(columns[0], table)
         for column in columns[1:]:
-            if dense and bound == rows:
+            if firsts is not None and bound == rows:
                 break  # every row already is a group of its own
-            more, more_bound, dense = _codes(column, table)
-            if dense and more_bound == rows:
-                codes, bound = more, more_bound
-                break
+            more, more_bound, more_firsts = _codes(column, table)
+            if bound == 1 or (more_firsts is not None and more_bound == rows):
+                codes, bound, firsts = more, more_bound, more_firsts
+                continue
             if bound * more_bound > _LARGEST_CODE:
                 # Both bounds are then made no larger than the number of rows, whose product does fit.
                 codes, bound = _dense(codes, bound, table)
                 more, more_bound = _dense(more, more_bound, table)
             codes = codes * more_bound + more
             bound *= more_bound
-            dense = False
-        return cls._of_codes(codes, bound, table)
+            firsts = None
+        return cls._of_codes(codes, bound, table) if firsts is None else cls(codes, bound, firsts)
 
     @classmethod
     def _of_codes(cls, codes: Integers, bound: int, table: int) -> Grouping:
-        rows = len(codes)
         if bound <= table:
-            numbers = np.arange(rows)
-            first_row = _first_rows(codes, bound).take(codes)
-            firsts = (first_row == numbers).nonzero()[0]
-            if len(firsts) == rows:
-                return cls(numbers, rows, numbers)
-            group_of_row = np.empty(rows, np.int64)
-            group_of_row[firsts] = numbers[: len(firsts)]
-            return cls(group_of_row.take(first_row), len(firsts), firsts)
-        encoded = pa.array(codes).dictionary_encode()
-        dense = encoded.indices.to_numpy().astype(np.int64)
-        count = len(encoded.dictionary)
-        return cls(dense, count, _first_rows(dense, count))
+            return cls._of_first_row(_first_rows(codes, bound).take(codes))
+        return cls._of_numbers(codes)
+
+    @classmethod
+    def _of_numbers(cls, numbers: Integers) -> Grouping:
+        """Groups of equal numbers, whatever the numbers are."""
+        if len(numbers) >= _HASHED_ROWS_LEAST:
+            return cls._of_first_row(_first_rows_by_hash(numbers))
+        codes, count = _dictionary_codes(pa.array(numbers))
+        return cls(codes, count, _first_rows(codes, count))
+
+    @classmethod
+    def _of_first_row(cls, first_row: Integers) -> Grouping:
+        """Groups out of the first row of each row's group."""
+        rows = len(first_row)
+        numbers = np.arange(rows)
+        firsts = (first_row == numbers).nonzero()[0]
+        if len(firsts) == rows:
+            return cls(numbers, rows, numbers)
+        group_of_row = np.empty(rows, np.int64)
+        group_of_row[firsts] = numbers[: len(firsts)]
+        return cls(group_of_row.take(first_row), len(firsts), firsts)
 
 
 def _first_rows(codes: Integers, bound: int) -> Integers:
@@ -86,6 +97,23 @@ def _first_rows(codes: Integers, bound: int) -> Integers:
     return table
 
 
+def _first_rows_by_hash(numbers: Integers) -> Integers:
+    """For each row the first row with the same number, whatever the numbers are.
+
+    Each place of a table belongs to the number that occurs first among those that hash to it. The rows of all others, which
+    are few, are grouped apart: all rows of a number are among them, or none.
+    """
+    rows = len(numbers)
+    bits = (_TABLE_PER_ROW * rows).bit_length()
+    places = (numbers.view(np.uint64) * _HASH_FACTOR >> np.uint64(64 - bits)).view(np.int64)
+    first_row = _first_rows(places, 1 << bits).take(places)
+    others = (numbers.take(first_row) != numbers).nonzero()[0]
+    if len(others):
+        codes, count = _dictionary_codes(pa.array(numbers.take(others)))
+        first_row[others] = others.take(_first_rows(codes, count).take(codes))
+    return first_row
+
+
 def _dense(codes: Integers, bound: int, table: int) -> tuple[Integers, int]:
     if bound <= len(codes):
         return codes, bound
@@ -93,18 +121,23 @@ def _dense(codes: Integers, bound: int, table: int) -> tuple[Integers, int]:
     return grouping.codes, grouping.count
 
 
-def _codes(column: pa.Array, table: int) -> tuple[Integers, int, bool]:
-    """Numbers from 0 that are equal for equal values, a bound above them, and whether they number the groups already."""
+def _codes(column: pa.Array, table: int) -> tuple[Integers, int, Integers | None]:
+    """Numbers from 0 that are equal for equal values, and a bound above them.
+
+    If they number the groups already, also the first row of each.
+    """
     column = _plain(column)
     numbers = _numbers(column)
     if numbers is not None:
         low, high = int(numbers.min()), int(numbers.max())
-        if high - low < table:
-            if low == 0:
-                return numbers.astype(np.int64, copy=False), high + 1, False
-            return (numbers - numbers.dtype.type(low)).astype(np.int64, copy=False), high - low + 1, False
-    encoded = _dictionary(column)
-    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary), True
+        if high - low >= table:
+            grouping = Grouping._of_numbers(numbers)
+            return grouping.codes, grouping.count, grouping.firsts
+        if low == 0:
+            return numbers.astype(np.int64, copy=False), high + 1, None
+        return (numbers - numbers.dtype.type(low)).astype(np.int64, copy=False), high - low + 1, None
+    codes, count = _dictionary_codes(column)
+    return codes, count, _first_rows(codes, count)
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -137,10 +170,12 @@ def _numbers(column: pa.Array) -> Integers | None:
     return numbers if numbers.dtype.itemsize == 8 else numbers.astype(np.int64)
 
 
-def _dictionary(column: pa.Array) -> pa.DictionaryArray:
+def _dictionary_codes(column: pa.Array) -> tuple[Integers, int]:
+    """The number of each row's group, and how many groups there are."""
     try:
-        return column.dictionary_encode(null_encoding="encode")
+        encoded = column.dictionary_encode(null_encoding="encode")
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
         # Lists, structs and maps have no hash in Arrow. Their Python text is the same for equal values.
         texts = [None if value is None else repr(value) for value in column.to_pylist()]
-        return pa.array(texts, pa.string()).dictionary_encode(null_encoding="encode")
+        encoded = pa.array(texts, pa.string()).dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)

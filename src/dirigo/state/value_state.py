@@ -96,7 +96,7 @@ class ValueCell(Generic[T]):
         own = private_copy(self._holding.own)
         if self._holding.base is MISSING:
             return cast(T, own)
-        return self._declaration.combine(private_copy(self._holding.base), own)
+        return cast(T, self._declaration.combine(private_copy(self._holding.base), own))
 
     def __repr__(self) -> str:
         return f"ValueCell({self._holding.name!r}, {self._holding.own!r})"

@@ -18,7 +18,6 @@ from dirigo.flow.sources.fitting import fit_batch, fit_rows
 from dirigo.flow.sources.source import Piece, Source, Split, require_wanted
 
 _PEEKED_ROWS: Final = 100
-_READ_FOR_S: Final = 0.005
 
 
 def from_iterable(
@@ -109,7 +108,7 @@ class IterableSplit(Split):
         if self._batches:
             return self._read_batch(rows_max)
         rows: list[Any] = []
-        until = clock.monotonic() + _READ_FOR_S
+        until = clock.monotonic() + self.read_for_s
         for row in self._rows:
             if isinstance(row, (pa.RecordBatch, pa.Table)):
                 self._batches.extend([row] if isinstance(row, pa.RecordBatch) else row.to_batches())

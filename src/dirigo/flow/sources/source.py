@@ -39,6 +39,8 @@ class Piece:
 class Split(ABC):
     """One reader of a source. It is read by one thread at a time."""
 
+    read_for_s: float = 0.005
+    """How long a read may go on collecting rows. A simulation waits as long as it takes, or it would not repeat itself."""
     ended: bool = False
     """Whether no more will ever come."""
 

@@ -22,7 +22,6 @@ from dirigo.flow.sources.line_blocks import LINE_LIMIT_BYTES, LineBlock, LineBlo
 from dirigo.flow.sources.paths import dealt_out
 from dirigo.flow.sources.source import BadRow, Piece, Source, Split, joined, require_wanted
 
-_READ_FOR_S: Final = 0.005
 _ROW_NUMBER: Final = re.compile(r" in row \d+|Row #\d+: ")
 
 NumberedLines = list[tuple[int, bytes]]
@@ -111,7 +110,7 @@ class TextSplit(Split):
 
     def read(self, rows_max: int) -> Piece | None:
         """Rows of one good block, or what a few milliseconds of searching through a block with bad lines give."""
-        until = clock.monotonic() + _READ_FOR_S
+        until = clock.monotonic() + self.read_for_s
         good: list[pa.RecordBatch] = []
         room = rows_max
         while room > len(self._bad):

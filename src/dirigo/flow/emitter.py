@@ -1,0 +1,73 @@
+"""Where an operator's outputs go: through the stateless steps that were fused to it, and over the edges to other actors.
+
+The tree of branches is part of the plan and shared by all instances of a stage; the emitter is an instance's own, and knows
+the message that is running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from dirigo.flow.bad_rows import ERRORS, BadRows, OnError, described, raise_for, shown
+from dirigo.kernel import Address, Context
+
+MAIN = "main"
+LATE = "late"
+ERRORS_OUTPUT = "errors"
+
+
+class Branch(Protocol):
+    """One way on for a batch."""
+
+    def push(self, batch: pa.RecordBatch, emitter: Emitter) -> None: ...
+
+
+class Emitter:
+    """The outputs of one instance."""
+
+    __slots__ = ("_on_error", "_outlets", "context", "downstreams", "partition", "watermark")
+
+    def __init__(
+        self,
+        context: Context,
+        partition: int,
+        outlets: Mapping[str, Sequence[Branch]],
+        downstreams: Sequence[Address],
+        on_error: OnError,
+    ) -> None:
+        self.context = context
+        self.partition = partition
+        self.downstreams = downstreams
+        self.watermark = 0  # the instance's, set before each message
+        self._outlets = outlets
+        self._on_error = on_error
+
+    def rows(self, batch: pa.RecordBatch, output: str = MAIN) -> None:
+        """Emit rows on one of the operator's outputs. Nobody need be listening."""
+        if batch.num_rows:
+            for branch in self._outlets.get(output, ()):
+                branch.push(batch, self)
+
+    def send(self, to: Address, port: int, batch: pa.RecordBatch) -> None:
+        self.context.emit(to, (port, batch))
+
+    def bad(self, rows: BadRows, operator: str) -> None:
+        """Rows that an operator could not handle: they fail the job, or go to the stream of errors."""
+        if not rows:
+            return
+        if self._on_error == "fail":
+            raise_for(rows[0], operator)
+        self.rows(
+            pa.RecordBatch.from_arrays(
+                [
+                    pa.array([operator] * len(rows), pa.string()),
+                    pa.array([described(row.error) for row in rows], pa.string()),
+                    pa.array([shown(row.row) for row in rows], pa.string()),
+                ],
+                schema=ERRORS,
+            ),
+            ERRORS_OUTPUT,
+        )

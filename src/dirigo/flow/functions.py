@@ -1,0 +1,163 @@
+"""A function of the user's own, with managed states, timers and critical messages: the actor underneath the operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from dirigo.flow.bad_rows import Bad
+from dirigo.flow.duration import Duration, milliseconds
+from dirigo.flow.emitter import Emitter
+from dirigo.flow.errors import RowFailure
+from dirigo.flow.row import Row, rows_of
+from dirigo.flow.steps import fitting
+from dirigo.kernel import Granularity
+
+_GRANULARITIES = {"channel": Granularity.CHANNEL, "one": Granularity.ONE}
+
+
+class Function:
+    """Subclass it, declare states as class attributes, and override what you need.
+
+    ``on_message`` may run at several workers at once, each with a partial state of its own; everything else runs alone, with
+    the whole state. Set ``ordered = True`` if the function must see its rows one after the other at one place.
+    Keep nothing in attributes of your own: an idle function is thrown away, only its states stay.
+    """
+
+    ordered: ClassVar[bool] = False
+
+    def on_message(self, context: FunctionContext, row: Row) -> None:
+        """A row has come."""
+        raise NotImplementedError(f"{type(self).__name__} must say in on_message (or on_batch) what happens to a row")
+
+    def on_batch(self, context: FunctionContext, batch: pa.RecordBatch) -> None:
+        """Many rows have come: override this instead of ``on_message`` to work on Arrow columns."""
+        for row in rows_of(batch):
+            context.on_row(self, row)
+
+    def on_watermark(self, context: FunctionContext, time_ms: int) -> None:
+        """No row older than ``time_ms`` follows."""
+
+    def on_timer(self, context: FunctionContext, payload: Any) -> None:
+        """A timer of this function is due, or something that it asked to run alone."""
+
+    def on_critical(self, context: FunctionContext, payload: Any) -> None:  # noqa: ARG002
+        """A critical message of a function upstream. By default it is passed on.
+
+        A barrier with ``granularity="one"`` has a message of each upstream partition; it is passed on once, with the first.
+        """
+        context.pass_on()
+
+    def on_end(self, context: FunctionContext) -> None:
+        """All inputs have ended."""
+
+
+class FunctionContext:
+    """What a function can do while it runs."""
+
+    __slots__ = ("_emitter", "_name", "_passed_on", "_rows", "_schema")
+
+    def __init__(self, emitter: Emitter, name: str, schema: pa.Schema) -> None:
+        self._emitter = emitter
+        self._name = name
+        self._schema = schema
+        self._rows: list[Any] = []
+        self._passed_on = False
+
+    @property
+    def now_s(self) -> float:
+        """The host's clock, in seconds."""
+        return self._emitter.context.now
+
+    @property
+    def watermark_ms(self) -> int:
+        """How far event time has come."""
+        return self._emitter.watermark
+
+    @property
+    def partition(self) -> int:
+        return self._emitter.partition
+
+    def emit(self, row: Mapping[str, Any] | Any) -> None:
+        """Send a row downstream."""
+        self._rows.append(row)
+
+    def emit_batch(self, batch: pa.RecordBatch) -> None:
+        """Send many rows downstream."""
+        self.flush()
+        if not batch.schema.equals(self._schema):
+            batch = batch.select(self._schema.names).cast(self._schema)
+        self._emitter.rows(batch)
+
+    def emit_critical(self, payload: Any, *, granularity: Literal["channel", "one"] = "channel", barrier: int = 0) -> None:
+        """Send a critical message to every function downstream: it runs after all that was emitted before it, and alone.
+
+        With ``granularity="one"`` it waits for all partitions of this function to send the same ``barrier`` number.
+        """
+        if granularity not in _GRANULARITIES:
+            raise ValueError(f"granularity is 'channel' or 'one', not {granularity!r}")
+        self.flush()
+        for to in self._emitter.downstreams:
+            self._emitter.context.emit_critical(to, payload, granularity=_GRANULARITIES[granularity], barrier=barrier)
+
+    def run_alone(self, payload: Any) -> None:
+        """Have ``on_timer`` called as soon as the whole state is together."""
+        self._emitter.context.run_alone(payload)
+
+    def set_timer(self, after: Duration, payload: Any = None) -> None:
+        """Have ``on_timer`` called after a while, by the host's clock."""
+        due = self.now_s + milliseconds(after, f"{self._name}: set_timer") / 1000
+        self._emitter.context.set_timer(due, payload)
+
+    # --- for the operator that runs the function -----------------------------------------------------------------------
+
+    def attach(self, emitter: Emitter) -> None:
+        self._emitter = emitter
+
+    def on_row(self, function: Function, row: Row) -> None:
+        emitted = len(self._rows)
+        try:
+            function.on_message(self, row)
+        except Exception as error:  # user code may raise anything
+            del self._rows[emitted:]  # a row has an outcome or an error, not both
+            self._emitter.bad([Bad(row.asdict(), error)], self._name)
+
+    def on_rows(self, function: Function, batch: pa.RecordBatch) -> None:
+        try:
+            function.on_batch(self, batch)
+        except RowFailure:
+            raise
+        except Exception as error:  # user code may raise anything
+            self._rows.clear()
+            self._emitter.bad([Bad(row, error) for row in batch.to_pylist()], self._name)
+        self.flush()
+
+    def on_event(self, method: Callable[..., None], *arguments: Any) -> None:
+        """Call one of the function's methods that run alone. What it fails on is no row, but it is reported like one."""
+        try:
+            method(self, *arguments)
+        except RowFailure:
+            raise
+        except Exception as error:  # user code may raise anything
+            self._rows.clear()
+            call = f"{method.__name__}({', '.join(repr(each) for each in arguments)})"
+            self._emitter.bad([Bad(call, error, "the call")], self._name)
+        self.flush()
+
+    def pass_on(self) -> None:
+        self._passed_on = True
+
+    def take_passed_on(self) -> bool:
+        passed_on, self._passed_on = self._passed_on, False
+        return passed_on
+
+    def flush(self) -> None:
+        """Send what was emitted row by row."""
+        if self._rows:
+            rows, self._rows = self._rows, []
+            bad: list[Bad] = []
+            batch = fitting(rows, self._schema, bad)
+            self._emitter.bad(bad, self._name)
+            self._emitter.rows(batch)

@@ -1,0 +1,210 @@
+"""A dataflow as the user wrote it: nodes and the streams between them. It knows nothing of actors."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, get_args
+
+from dirigo.flow.bad_rows import ERRORS, OnError
+from dirigo.flow.duration import Duration, milliseconds
+from dirigo.flow.emitter import MAIN
+from dirigo.flow.errors import FlowError
+from dirigo.flow.operators.operator import Operator
+from dirigo.flow.operators.passing import Passing
+from dirigo.flow.operators.source_rows import SourceRows
+from dirigo.flow.slo import SLO
+from dirigo.flow.sources.source import Source
+from dirigo.flow.steps import Step
+
+if TYPE_CHECKING:
+    from dirigo.flow.stream import Stream
+
+_NAME = re.compile(r"[\w.+-]+", re.ASCII)
+ROW_BYTES_MAX = 1 << 20
+
+
+class Output(NamedTuple):
+    """One output of a node."""
+
+    node: Node
+    name: str = MAIN
+
+
+class Node:
+    """An operator or a step, and what it reads."""
+
+    def __init__(self, work: Operator | Step, inputs: list[Output]) -> None:
+        self.work = work
+        self.inputs = inputs
+
+    @property
+    def name(self) -> str:
+        return self.work.name
+
+
+class SourceNode(Node):
+    """Where rows come from."""
+
+    def __init__(self, work: SourceRows, source: Source, splits: int) -> None:
+        super().__init__(work, [])
+        self.source = source
+        self.splits = splits
+
+
+class Dataflow:
+    """A graph of operators with a name and an objective. Sources go in, streams come out of every call, sinks end them."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        slo: SLO | None = None,
+        partitions: int = 4,
+        on_error: OnError = "fail",
+        row_bytes_max: int = ROW_BYTES_MAX,
+        watermark_every: Duration = "100ms",
+    ) -> None:
+        """``partitions``: into how many actors a keyed operator is cut; load is spread further without any tuning."""
+        _check_name(name, "a dataflow needs a name")
+        if on_error not in get_args(OnError):
+            raise FlowError(f"dataflow '{name}': on_error is 'fail' or 'side_output', not {on_error!r}.")
+        _check_count(partitions, f"dataflow '{name}': partitions")
+        _check_count(row_bytes_max, f"dataflow '{name}': row_bytes_max")
+        _check_slo(slo, name)
+        self.name = name
+        self.slo = slo
+        self.partitions = partitions
+        self.on_error: OnError = on_error
+        self.row_bytes_max = row_bytes_max
+        self.watermark_every_ms = milliseconds(watermark_every, f"dataflow '{name}': watermark_every")
+        self.nodes: list[Node] = []
+        self.errors_node: Node | None = None
+        self._names: Counter[str] = Counter()
+        self._taken: set[str] = set()
+
+    def source(self, source: Source, *, name: str | None = None, splits: int = 1) -> Stream:
+        """Read from a source; ``splits`` of it at once, if it can be split."""
+        from dirigo.flow.stream import Stream  # streams make nodes, and a flow makes streams
+
+        if not isinstance(source, Source):
+            raise FlowError(
+                f"dataflow '{self.name}': source() takes a source such as from_iterable(rows) or parquet(path), "
+                f"not {source!r}."
+            )
+        _check_count(splits, f"dataflow '{self.name}': splits of a source")
+        work = SourceRows(self.name_for(source.name, name), source, self.row_bytes_max)
+        return Stream(self, Output(self.add(SourceNode(work, source, splits))))
+
+    @property
+    def errors(self) -> Stream:
+        """The rows that operators could not handle, as (operator, error, row), when ``on_error="side_output"``."""
+        from dirigo.flow.stream import Stream
+
+        if self.on_error != "side_output":
+            raise FlowError(
+                f"dataflow '{self.name}' fails on the first bad row; "
+                "make it with on_error='side_output' to have bad rows as a stream."
+            )
+        if self.errors_node is None:
+            shape = Operator("", ERRORS, None)
+            self.errors_node = self.add(Node(Passing(self.name_for("flow.errors", None), shape, "errors"), []))
+        return Stream(self, Output(self.errors_node))
+
+    # --- for streams ---------------------------------------------------------------------------------------------------
+
+    def add(self, node: Node) -> Node:
+        self.nodes.append(node)
+        return node
+
+    def name_for(self, kind: str, wanted: str | None) -> str:
+        """A name of its own for a node: the one that was asked for, or one made from its kind."""
+        if wanted is not None:
+            _check_name(wanted, "name= gives an operator a name")
+            if wanted in self._taken:
+                raise FlowError(
+                    f"dataflow '{self.name}': there are two operators with the name '{wanted}'; "
+                    "choose another for one of them."
+                )
+            self._taken.add(wanted)
+            return wanted
+        base = re.sub(r"[^\w.+-]+", "_", kind, flags=re.ASCII)
+        while True:
+            self._names[base] += 1
+            name = base if self._names[base] == 1 else f"{base}_{self._names[base]}"
+            if name not in self._taken:
+                self._taken.add(name)
+                return name
+
+
+def _check_name(name: object, what: str) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise FlowError(f"{what} of letters, digits and . _ + - only, not {name!r}.")
+
+
+def _check_count(value: object, what: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise FlowError(f"{what} must be a whole number, 1 or more, not {value!r}.")
+
+
+def _check_slo(slo: object, name: str) -> None:
+    if slo is not None and not isinstance(slo, SLO):
+        raise FlowError(f"dataflow '{name}': slo takes an objective such as SLO(latency='200ms'), not {slo!r}.")
+
+
+def live_nodes(flow: Dataflow) -> list[Node]:
+    """The nodes that lead to a sink, each after its inputs. Refuses a flow without sinks, and a cycle."""
+    from dirigo.flow.operators.sink_rows import SinkRows
+
+    sinks = [node for node in flow.nodes if isinstance(node.work, SinkRows)]
+    if not sinks:
+        raise FlowError(
+            f"dataflow '{flow.name}' has no sink, so nobody would see its results; end a stream with .sink(...)."
+        )
+    done: list[Node] = []
+    for sink in sinks:
+        _visit(sink, done, [])
+    order = {node: position for position, node in enumerate(flow.nodes)}
+    finished = _sorted_by_inputs(done, order)
+    if flow.on_error == "side_output" and (flow.errors_node is None or flow.errors_node not in finished):
+        raise FlowError(
+            f"dataflow '{flow.name}' keeps bad rows apart, but nobody takes them; "
+            "add flow.errors.sink(...), or use on_error='fail'."
+        )
+    return finished
+
+
+def _visit(node: Node, done: list[Node], path: list[Node]) -> None:
+    if node in done:
+        return
+    if node in path:
+        cycle = [*path[path.index(node) :], node]
+        names = " -> ".join(each.name for each in reversed(cycle))
+        raise FlowError(f"the graph has a cycle: {names}; do not add to a union what is made from it.")
+    path.append(node)
+    for upstream in node.inputs:
+        _visit(upstream.node, done, path)
+    path.pop()
+    done.append(node)
+
+
+def _sorted_by_inputs(done: list[Node], order: dict[Node, int]) -> list[Node]:
+    """As visited, which is inputs first; ``order`` keeps independent branches as they were written."""
+    waiting = sorted(done, key=order.__getitem__)
+    finished: list[Node] = []
+    while waiting:
+        for node in waiting:
+            if all(upstream.node in finished for upstream in node.inputs):
+                finished.append(node)
+                waiting.remove(node)
+                break
+    return finished
+
+
+def consumers(nodes: list[Node], output: Output) -> Iterator[tuple[Node, int]]:
+    """Who reads an output, and as which of its inputs."""
+    for node in nodes:
+        for port, upstream in enumerate(node.inputs):
+            if upstream == output:
+                yield node, port

@@ -1,0 +1,61 @@
+"""A flow made ready to run on given workers: the actors as the kernel knows them, and the readers of its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from dirigo.flow.graph import Dataflow
+from dirigo.flow.operators.sink_rows import SinkRows
+from dirigo.flow.plan import Plan
+from dirigo.flow.reading import SourceReader
+from dirigo.flow.sinks.sink import Sink
+from dirigo.flow.sources.source import Source
+from dirigo.flow.stage import Stage, StageBehaviour
+from dirigo.kernel import FunctionSpec, WorkerId
+
+
+class Job:
+    """One run of a flow."""
+
+    def __init__(
+        self,
+        flow: Dataflow,
+        workers: Sequence[WorkerId] = (0,),
+        name: str | None = None,
+        sources: Mapping[str, Source] | None = None,
+        sinks: Mapping[str, Sink] | None = None,
+    ) -> None:
+        self.flow = flow
+        self.plan = Plan(flow, name, sources, sinks)
+        self.readers: list[SourceReader] = self.plan.readers
+        self.homes: dict[str, WorkerId] = {}
+        for number, address in enumerate(self.plan.addresses):
+            self.homes[address] = workers[number % len(workers)]
+        for reader in self.readers:
+            self.homes[reader.address] = self.homes[reader.target]
+
+    @property
+    def name(self) -> str:
+        return self.plan.job
+
+    def prepare_sinks(self) -> None:
+        """Have every sink look at its place before anything runs."""
+        for stage in self.plan.stages:
+            if isinstance(stage.operator, SinkRows):
+                stage.operator.sink.prepare(stage.operator.schema)
+
+    def specs(self) -> list[FunctionSpec]:
+        return [self._spec(stage, number) for stage in self.plan.stages for number in range(stage.partitions)]
+
+    def _spec(self, stage: Stage, partition: int) -> FunctionSpec:
+        address = stage.addresses[partition]
+        return FunctionSpec(
+            address=address,
+            home=self.homes[address],
+            behaviour=partial(StageBehaviour, stage, partition),
+            states=partial(stage.new_states, partition),
+            upstreams=tuple(sorted(stage.upstreams[partition])),
+            downstreams=tuple(sorted(stage.downstreams[partition])),
+            ordered=stage.is_ordered,
+        )

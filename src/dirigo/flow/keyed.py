@@ -1,0 +1,71 @@
+"""Keyed streams: what can be done for each key on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from dirigo.flow.aggregates.base import Aggregate
+from dirigo.flow.applying import GroupFunction
+from dirigo.flow.arguments import require_function
+from dirigo.flow.duration import Duration, milliseconds
+from dirigo.flow.errors import FlowError
+from dirigo.flow.functions import Function
+from dirigo.flow.operators.running import RunningReduce
+from dirigo.flow.row import Row
+from dirigo.flow.schema import SchemaLike
+from dirigo.flow.stream import Stream
+from dirigo.flow.windowed import By, WindowedStream
+from dirigo.flow.windows import WholeStream, Window
+
+Emit = Literal["end", "watermark"]
+
+
+class KeyedStream:
+    """Rows by key."""
+
+    def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
+        self._stream = stream
+        self._keys = keys
+
+    def window(self, window: Window, *, allowed_lateness: Duration = "0ms") -> WindowedStream:
+        """Windows for each key."""
+        return WindowedStream(self._stream, self._keys, window, milliseconds(allowed_lateness, "allowed_lateness"))
+
+    def aggregate(self, *, emit: Emit = "end", name: str | None = None, **aggregates: Aggregate) -> Stream:
+        """One row per key over the whole stream: when the input ends, or, of keys that changed, at every watermark."""
+        return self._whole(emit).aggregate(name=name, **aggregates)
+
+    def top(
+        self, n: int, by: By, *, ties: bool = False, rank: str | None = None, emit: Emit = "end", name: str | None = None
+    ) -> Stream:
+        """The n best rows of each key over the whole stream."""
+        return self._whole(emit).top(n, by, ties=ties, rank=rank, name=name)
+
+    def apply(self, function: GroupFunction, schema: SchemaLike, *, name: str | None = None) -> Stream:
+        """A function of all rows of each key, when the input ends."""
+        return self._whole("end").apply(function, schema, name=name)
+
+    def reduce(self, function: Callable[[Any, Row], Any], *, name: str | None = None) -> Stream:
+        """A running result per key: each row combined with what its key has come to, emitted at once, in order."""
+        stream = self._stream
+        name = stream.flow.name_for("reduce", name)
+        require_function(function, name, "of two rows")
+        work = RunningReduce(name, stream.schema, stream.time, self._keys, function)
+        return stream._operator(work, stream.output)
+
+    def process(
+        self,
+        function: Function | type[Function] | Callable[[], Function],
+        schema: SchemaLike,
+        *,
+        name: str | None = None,
+        time: str | None = None,
+    ) -> Stream:
+        """A function of your own; rows with the same key meet in the same partition."""
+        return self._stream._process(function, schema, self._keys, name, time)
+
+    def _whole(self, emit: Emit) -> WindowedStream:
+        if emit not in ("end", "watermark"):
+            raise FlowError(f"key_by on '{self._stream.name}': emit is 'end' or 'watermark', not {emit!r}.")
+        return WindowedStream(self._stream, self._keys, WholeStream(), emits_updates=emit == "watermark")

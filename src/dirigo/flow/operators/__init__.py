@@ -1,0 +1,1 @@
+"""The operators that have actors of their own, one file each."""

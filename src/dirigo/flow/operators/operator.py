@@ -1,0 +1,66 @@
+"""What every operator with an actor of its own has: how its input gets to it, what it keeps, and what it does when.
+
+An operator is a description without state, shared by all its instances and all workers. What an instance keeps is handed in
+as ``states``; what it emits goes to ``emitter``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from dirigo.flow.emitter import Emitter
+from dirigo.flow.intake import Intake, Onward
+from dirigo.flow.states import Nothing
+from dirigo.flow.time_column import TimeColumn
+from dirigo.kernel import States
+
+
+class Operator:
+    """Override what differs. By default: stateless, one partition for each of its input's, rows pass."""
+
+    kind = "pass"  # one word for drawings
+    is_ordered = False  # rows run at one instance, in the order of each channel
+    needs_order = False  # what it emits depends on the order of its input, so whatever is before it keeps that order too
+    is_keyed = False  # as many partitions as the flow says; otherwise as many as its input has
+    is_single = False  # exactly one partition
+    has_late_rows = False  # offers an output with the rows that came too late
+    finds_late_rows = False  # itself, not the sender of its input
+    holds_back_ms = 0  # how much older than the watermark its results may be
+    emits_per_row = False  # what it emits for a row goes at once, and in the order of the rows
+    runs_alone = True  # emits at barriers, so only cheap steps are fused to it
+
+    def __init__(self, name: str, schema: pa.Schema, time: TimeColumn | None) -> None:
+        self.name = name
+        self.schema = schema  # of its main output
+        self.time = time
+
+    @property
+    def watermark_grid_ms(self) -> int:
+        """Only watermarks that pass a multiple of this change anything here; 0: only the end of the input does."""
+        return 0
+
+    def describe(self) -> str:
+        """A few words for drawings."""
+        return self.kind
+
+    def intake(self, port: int) -> Intake:
+        """The half of the operator that runs at the sender of its input number ``port``."""
+        return Onward()
+
+    def new_states(self) -> States:
+        return Nothing()
+
+    def on_rows(self, states: Any, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
+        emitter.rows(batch)
+
+    def on_watermark(self, states: Any, before_ms: int, now_ms: int, emitter: Emitter) -> None:
+        """Event time has moved; the operator is alone with its whole state."""
+
+    def on_alone(self, states: Any, payload: Any, emitter: Emitter) -> None:
+        """A timer of the operator's own, or something that it asked to run alone."""
+
+    def on_critical(self, states: Any, payload: Any, emitter: Emitter) -> bool:
+        """A critical message of a user's function upstream; False has it passed on to everybody downstream."""
+        return False

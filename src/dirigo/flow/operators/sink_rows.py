@@ -1,0 +1,47 @@
+"""The last actor of a stream: it hands rows to a sink's writer, in the order of each channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from dirigo.flow.emitter import Emitter
+from dirigo.flow.operators.operator import Operator
+from dirigo.flow.sinks.sink import Sink, Writer
+from dirigo.flow.states import Kept
+from dirigo.flow.watermark import END
+
+
+class SinkRows(Operator):
+    """One writer per partition, opened with the first thing that it has to write, or at the end."""
+
+    kind = "sink"
+    is_ordered = True
+
+    def __init__(self, name: str, schema: pa.Schema, sink: Sink) -> None:
+        super().__init__(name, schema, None)
+        self.sink = sink
+
+    def describe(self) -> str:
+        return f"sink {self.sink.name}"
+
+    def new_states(self) -> Kept[list[Writer]]:
+        return Kept(list)
+
+    def on_rows(self, states: Kept[list[Writer]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
+        writer = self._writer(states, emitter)
+        writer.write(batch)
+        writer.flush()
+
+    def on_watermark(self, states: Kept[list[Writer]], before_ms: int, now_ms: int, emitter: Emitter) -> None:
+        if now_ms >= END:
+            self._writer(states, emitter).close()
+
+    def on_critical(self, states: Any, payload: Any, emitter: Emitter) -> bool:
+        return True  # nobody is downstream
+
+    def _writer(self, states: Kept[list[Writer]], emitter: Emitter) -> Writer:
+        if not states.value:
+            states.value.append(self.sink.open(self.schema, emitter.partition))
+        return states.value[0]

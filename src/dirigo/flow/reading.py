@@ -1,0 +1,86 @@
+"""Reading a source: what it emits into the graph, batch by batch, with the watermarks in between. Hosts say when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dirigo.flow.bad_rows import Bad
+from dirigo.flow.sources.source import Source, Split
+from dirigo.flow.time_column import LATEST_MS, TimeColumn, Times
+from dirigo.flow.watermark import BEGINNING, END, Watermark, passes
+from dirigo.kernel import Address, CriticalOutput, Output
+
+READ_PORT, BAD_PORT = 0, 1
+
+Emission = Output | CriticalOutput
+
+
+class SourceReader:
+    """One split of a source, and the one actor that it feeds."""
+
+    def __init__(self, source: Source, split: Split, address: Address, target: Address, watermark_every_ms: int) -> None:
+        self.source = source
+        self.split = split
+        self.address = address  # of the kernel's source
+        self.target = target
+        self.watermark = BEGINNING
+        self.newest_ms = BEGINNING  # event time of the newest row so far
+        self.rows = 0
+        self.has_ended = False
+        self._time = None if source.time is None else TimeColumn.of(source.schema, source.time, source.name)
+        self._every_ms = watermark_every_ms
+        self.grid_ms = 1  # see Operator.watermark_grid_ms; the plan knows better
+        self._is_idle = False
+        self._quiet_since_s: float | None = None
+
+    def read(self, rows_max: int, now_s: float) -> Sequence[Emission]:
+        """What to emit now: perhaps rows, perhaps a watermark, at last the end. Empty: nothing has come, ask again later."""
+        if self.has_ended:
+            return ()
+        piece = self.split.read(rows_max)
+        emissions: list[Emission] = []
+        if piece is not None and (piece.rows.num_rows or piece.bad):
+            self._quiet_since_s = None
+            if piece.bad:
+                bad = [Bad(each.row, each.error) for each in piece.bad]
+                emissions.append(Output(self.target, (BAD_PORT, bad), now_s))
+            if piece.rows.num_rows:
+                self.rows += piece.rows.num_rows
+                emissions.append(Output(self.target, (READ_PORT, piece.rows), now_s))
+                if self._time is not None:
+                    self._note_times(self._time.read(piece.rows), emissions, now_s)
+        if self.split.ended:
+            self.end(emissions, now_s)
+        elif not emissions and piece is None:
+            self._note_quiet(emissions, now_s)
+        return emissions
+
+    def end(self, emissions: list[Emission], now_s: float) -> None:
+        self.has_ended = True
+        self.split.close()
+        emissions.append(CriticalOutput(self.target, Watermark(END), final=True, created=now_s))
+
+    def _note_times(self, times: Times, emissions: list[Emission], now_s: float) -> None:
+        newest = int(np.max(times))
+        if newest > LATEST_MS:  # a bad row must not end the stream for all others
+            newest = int(np.max(times, initial=BEGINNING, where=times <= LATEST_MS))
+        if newest > self.newest_ms:
+            self.newest_ms = newest
+        watermark = self.newest_ms - self.source.out_of_orderness_ms
+        is_due = self.grid_ms > self._every_ms or watermark >= self.watermark + self._every_ms
+        if self._is_idle or (is_due and passes(self.watermark, watermark, self.grid_ms)):
+            self._is_idle = False
+            self.watermark = max(watermark, self.watermark)
+            emissions.append(CriticalOutput(self.target, Watermark(self.watermark), created=now_s))
+
+    def _note_quiet(self, emissions: list[Emission], now_s: float) -> None:
+        """A source that says nothing for long must not hold up the others. Not asked for: it holds them up."""
+        if self.source.idle_after_ms is None or self._is_idle:
+            return
+        if self._quiet_since_s is None:
+            self._quiet_since_s = now_s
+        elif (now_s - self._quiet_since_s) * 1000 >= self.source.idle_after_ms:
+            self._is_idle = True
+            emissions.append(CriticalOutput(self.target, Watermark(self.watermark, is_idle=True), created=now_s))

@@ -1,0 +1,69 @@
+"""Watermarks: how far event time has come, per channel and for an operator as a whole.
+
+A watermark of t says: no row older than t follows on this channel. Every instance of the sending actor is held while it
+passes (it is a SYNC_CHANNEL critical message), so that it means the same however many workers ran the rows before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from dirigo.kernel import Address
+
+BEGINNING = -(1 << 62)  # before every row
+END = 1 << 62  # after every row: the input has ended
+
+
+def passes(before_ms: int, now_ms: int, grid_ms: int) -> bool:
+    """Whether moving on from one time to another passes a multiple of a grid; with a grid of 0 only the end counts."""
+    if now_ms >= END or not grid_ms:
+        return now_ms >= END
+    return now_ms // grid_ms > before_ms // grid_ms
+
+
+class Watermark(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """What travels: no row older than ``time_ms`` follows; an idle channel does not hold the others back."""
+
+    time_ms: int
+    is_idle: bool = False
+
+
+class Progress:
+    """The watermarks of all channels into one actor, and their minimum. Lives with the lessor."""
+
+    __slots__ = ("_idle", "_times", "watermark")
+
+    def __init__(self, upstreams: Iterable[Address]) -> None:
+        self._times: dict[Address, int] = dict.fromkeys(upstreams, BEGINNING)
+        self._idle: set[Address] = set()
+        self.watermark = BEGINNING
+
+    def note(self, upstream: Address, watermark: Watermark) -> bool:
+        """Take in one channel's watermark; returns whether the minimum over all channels moved."""
+        if watermark.is_idle:
+            self._idle.add(upstream)
+        else:
+            self._idle.discard(upstream)
+        self._times[upstream] = max(self._times[upstream], watermark.time_ms)
+        before = self.watermark
+        self.watermark = max(before, self._reached())  # time never goes back when an idle channel wakes up
+        return self.watermark > before
+
+    def _reached(self) -> int:
+        open_ones = {upstream: time for upstream, time in self._times.items() if time < END}
+        active = [time for upstream, time in open_ones.items() if upstream not in self._idle]
+        if active:
+            return min(active)
+        # With every open channel idle, nobody holds back the one that is furthest; but what is idle has not ended.
+        return max(open_ones.values(), default=END)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all channels that have not ended are idle."""
+        return bool(self._idle) and all(upstream in self._idle or time >= END for upstream, time in self._times.items())
+
+    @property
+    def has_ended(self) -> bool:
+        return self.watermark >= END

@@ -1,0 +1,97 @@
+"""Sources for tests: rows from a script with pauses and failures in it, or rows that a test hands in as it goes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dirigo.flow.duration import Duration, positive_milliseconds
+from dirigo.flow.errors import FlowError
+from dirigo.flow.sources.fitting import fit_rows
+from dirigo.flow.sources.source import Piece, Source, Split
+from dirigo.kernel import DirigoError
+
+
+class Aborted(DirigoError):  # noqa: N818  # what happened to the source
+    """A scripted source came to its ``Abort``."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """In a script: nothing comes for a while, by the simulation's clock."""
+
+    duration: Duration
+
+
+@dataclass(frozen=True)
+class Abort:
+    """In a script: the source fails here, without an end of its input."""
+
+    reason: str = "the script says so"
+
+
+class ScriptedSource(Source):
+    """Stands in for another source: the same columns and time, but rows from a script."""
+
+    def __init__(self, like: Source, script: Iterable[Any] = (), *, ends: bool = True) -> None:
+        super().__init__(like.schema, name=like.name, is_bounded=True, time=like.time)
+        self.out_of_orderness_ms = like.out_of_orderness_ms
+        self.idle_after_ms = like.idle_after_ms
+        self._script = list(script)
+        self._ends = ends
+        self.clock: Callable[[], float] = lambda: 0.0  # the simulation puts its own here
+        self.opened: list[ScriptedSplit] = []
+
+    def splits(self, wanted: int) -> Sequence[Split]:  # noqa: ARG002  # a script cannot be split
+        split = ScriptedSplit(self, self._script, self._ends)
+        self.opened.append(split)
+        return [split]
+
+
+class ScriptedSplit(Split):
+    """The one reader of a script."""
+
+    def __init__(self, source: ScriptedSource, script: Sequence[Any], ends: bool) -> None:
+        self._source = source
+        self._script = deque(script)
+        self._ends = ends
+        self.paused_until_s = 0.0
+        self._number = 1  # of the next row
+
+    @property
+    def ended(self) -> bool:  # type: ignore[override]  # a plain attribute elsewhere
+        return self._ends and not self._script and self._source.clock() >= self.paused_until_s
+
+    def push(self, items: Iterable[Any]) -> None:
+        if self._ends:
+            raise FlowError(f"the source '{self._source.name}' has ended; push rows before end().")
+        self._script.extend(items)
+
+    def end(self) -> None:
+        self._ends = True
+
+    def read(self, rows_max: int) -> Piece | None:
+        if self._source.clock() < self.paused_until_s:
+            return None
+        rows: list[Any] = []
+        while self._script and len(rows) < rows_max:
+            item = self._script[0]
+            if isinstance(item, Pause | Abort):
+                if rows:
+                    break
+                self._script.popleft()
+                if isinstance(item, Abort):
+                    raise Aborted(f"the source '{self._source.name}' aborted: {item.reason}.")
+                self.paused_until_s = self._source.clock() + positive_milliseconds(item.duration, "Pause") / 1000
+                return None
+            rows.append(self._script.popleft())
+        if not rows:
+            return None
+        piece = fit_rows(rows, self._source.schema, self._source.name, self._number)
+        self._number += len(rows)
+        return piece
+
+    def close(self) -> None:
+        self._script.clear()

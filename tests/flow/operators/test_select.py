@@ -1,0 +1,60 @@
+"""select, with_columns, drop, rename and map_batches: columns chosen and computed."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import dirigo.flow as dg
+from flow.flows import event, results
+
+ROWS = [event("a", 1, 0), event("b", 2, 15)]
+
+
+def test_select_takes_columns_and_expressions() -> None:
+    out = results(ROWS, lambda s: s.select("key", tenfold=dg.col("value") * 10, copy="value", constant=7))
+    assert out == [
+        {"key": "a", "tenfold": 10, "copy": 1, "constant": 7},
+        {"key": "b", "tenfold": 20, "copy": 2, "constant": 7},
+    ]
+
+
+def test_with_columns_keeps_the_others_and_replaces_in_place() -> None:
+    out = results(ROWS[:1], lambda s: s.with_columns(value=dg.col("value") + 1, more=dg.lit("x")))
+    assert out == [{"key": "a", "value": 2, "ts": 0, "more": "x"}]
+
+
+def test_drop_and_rename() -> None:
+    out = results(ROWS[:1], lambda s: s.drop("value").rename(key="name"))
+    assert out == [{"name": "a", "ts": 0}]
+
+
+def test_a_renamed_time_column_stays_the_time() -> None:
+    out = results(ROWS, lambda s: s.rename(ts="at").window(dg.Tumbling("10ms")).aggregate(n=dg.count()))
+    assert [row["window_start"] for row in out] == [0, 10]
+
+
+@pytest.mark.parametrize("step", ["select", "drop", "replace"])
+def test_a_stream_without_its_time_column_has_no_time(step: str) -> None:
+    def build(s: dg.Stream) -> dg.Stream:
+        rest = {"select": s.select("key"), "drop": s.drop("ts"), "replace": s.with_columns(ts=dg.col("ts") + 1)}[step]
+        return rest.window(dg.Tumbling("10ms")).aggregate(n=dg.count())
+
+    with pytest.raises(dg.FlowError, match="has no time; name its time column at the source"):
+        results(ROWS, build)
+
+
+def test_map_batches_gets_and_gives_arrow() -> None:
+    def halved(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([pc.divide(pc.cast(batch.column("value"), pa.float64()), 2.0)], ["half"])
+
+    assert results(ROWS, lambda s: s.map_batches(halved)) == [{"half": 0.5}, {"half": 1.0}]
+
+
+def test_map_batches_may_give_fewer_rows_and_columns_in_another_order_and_width() -> None:
+    def small(batch: pa.RecordBatch) -> pa.RecordBatch:
+        kept = batch.filter(pc.greater(batch.column("value"), 1))
+        return pa.RecordBatch.from_arrays([kept.column("ts"), kept.column("value").cast(pa.int32())], ["ts", "value"])
+
+    assert results(ROWS, lambda s: s.map_batches(small, {"value": int, "ts": int})) == [{"value": 2, "ts": 15}]
