@@ -7,7 +7,7 @@ import pytest
 
 from dirigo.bench import limit_process
 from dirigo.bench.flow import VECTORISED, Answer, FlowCost, measure_flow, measure_flows
-from dirigo.bench.keys import FLATNESS_MOST, KeyCost, KeyCosts, measure_keys
+from dirigo.bench.keys import FLATNESS_MOST, KeyCost, KeyCosts, key_batches, measure_keys
 from dirigo.bench.limits import LimitCost, measure_limits
 from dirigo.bench.long_run import COST_GROWTH_MOST, MEMORY_GROWTH_MOST, LongRun, Mark, measure_long_runs
 from dirigo.bench.long_run_process import LongRunner, Runner
@@ -107,6 +107,14 @@ def test_keys_are_measured_in_turn_and_all_of_them_come_out() -> None:
     costs = measure_keys((5, 200), events=10_000, repeats=2)
     assert [(cost.keys, cost.results) for cost in costs.costs] == [(5, 10), (200, 400)]  # in two windows
     assert all(cost.event_ns > 0 for cost in costs.costs)
+
+
+def test_every_one_of_many_spread_out_keys_comes_out_once() -> None:
+    events, keys = 200_000, 20_000
+    (cost,) = measure_keys((keys,), events, repeats=1).costs
+    bidders = pa.Table.from_batches(key_batches(events, keys))["bidder"]
+    halves = (bidders.slice(0, events // 2), bidders.slice(events // 2))  # the two windows
+    assert cost.results == sum(len(half.unique()) for half in halves)
 
 
 def test_many_keys_may_cost_a_little_more() -> None:

@@ -116,7 +116,7 @@ PROBLEMS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "bad name of an operator": (
         lambda: timed().filter(dg.col("value") > 1, name="a b"),
-        "name= gives an operator a name of letters, digits and . _ + - only, not 'a b'.",
+        "an operator needs a name of letters, digits and . _ + - only, not 'a b'.",
     ),
     "on_error": (
         lambda: dg.Dataflow("x", on_error="skip"),  # type: ignore[arg-type]

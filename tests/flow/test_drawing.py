@@ -24,7 +24,7 @@ def shop() -> dg.Dataflow:
     flow = dg.Dataflow("shop", on_error="side_output", slo=dg.SLO(latency="200ms", throughput="50k/s", target=0.995))
     auctions = flow.source(dg.from_iterable([], {"id": int, "ts": int}, time="ts", out_of_orderness="2s"), name="auctions")
     high = bids(flow).union(bids(flow, "more"), name="all").filter(dg.col("price") > 10, name="high")
-    counts = high.key_by("auction").window(dg.Tumbling("10s")).aggregate(n=dg.count(), name="counts")
+    counts = high.key_by("auction").window(dg.Tumbling("10s")).aggregate(n=dg.count()).named("counts")
     counts.late.sink(dg.collect(), name="late_bids")
     counts.select("auction", "n").key_by("auction").reduce(max, name="newest").join(
         auctions, on={"auction": "id"}, name="joined"
@@ -77,7 +77,7 @@ def test_only_what_follows_the_errors_stands_outside_the_frame_that_they_come_fr
 def test_nothing_that_a_user_writes_can_end_a_label_or_mean_something_in_it() -> None:
     flow = dg.Dataflow("end")
     rows = flow.source(dg.from_iterable([], {"a": str, SIGNS: int}), name="subgraph")
-    rows.filter(dg.col("a") != SIGNS).key_by(SIGNS).aggregate(n=dg.count(), name="__init__").sink(dg.collect(), name="1.")
+    rows.filter(dg.col("a") != SIGNS).key_by(SIGNS).aggregate(n=dg.count()).named("__init__").sink(dg.collect(), name="1.")
     drawing = as_mermaid(flow)
     labels = re.findall(r'"(.*?)"', drawing)
     assert len(labels) == 1 + 3 + 2  # the frame, three boxes and two arrows
@@ -97,8 +97,8 @@ def test_nothing_that_a_user_writes_can_end_a_label_or_mean_something_in_it() ->
 def test_text_reads_from_top_to_bottom() -> None:
     flow = dg.Dataflow("short")
     high, low = bids(flow), bids(flow, "other")
-    high.union(low).filter(dg.col("price") > 10).key_by("auction").window(dg.Tumbling("10s")).aggregate(
-        n=dg.count(), name="counts"
+    high.union(low).filter(dg.col("price") > 10).key_by("auction").window(dg.Tumbling("10s")).aggregate(n=dg.count()).named(
+        "counts"
     ).sink(dg.collect(), name="results")
     assert as_text(flow) == (
         "short: 5 stages, 11 actors\n"
@@ -142,7 +142,7 @@ def test_where_ways_part_each_arrow_says_after_which_step() -> None:
     flow = dg.Dataflow("parting")
     rows = bids(flow)
     rows.sink(dg.collect(), name="raw")
-    cheap = rows.filter(dg.col("price") < 5, name="cheap").select("auction", name="thin")
+    cheap = rows.filter(dg.col("price") < 5, name="cheap").select("auction").named("thin")
     cheap.sink(dg.collect(), name="bargains")
     cheap.deduplicate("auction", name="once").sink(dg.collect(), name="seen")
     drawing = as_text(flow)
@@ -201,7 +201,7 @@ def test_no_source_is_opened_and_what_it_decides_later_is_told_as_a_range() -> N
     flow = dg.Dataflow("closed", partitions=2)
     rows = flow.source(Untouchable(pa.schema([("a", pa.int64())]), name="far", is_bounded=True), splits=3)
     rows.sink(dg.collect(), name="copy")
-    rows.key_by("a").aggregate(n=dg.count(), name="counts").sink(dg.collect(), name="results")
+    rows.key_by("a").aggregate(n=dg.count()).named("counts").sink(dg.collect(), name="results")
     drawing = as_text(flow)
     assert "closed: 4 stages, 6 to 10 actors" in drawing
     assert re.search(r"─ far ─+ x1 to 3, parallel ─", drawing)

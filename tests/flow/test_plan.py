@@ -30,7 +30,7 @@ def test_steps_are_fused_to_the_source() -> None:
 
 def test_cheap_steps_are_fused_to_a_window_and_functions_are_not() -> None:
     flow = dg.Dataflow("window", partitions=3)
-    counted = source(flow).key_by("key").window(dg.Tumbling("1s")).aggregate(n=dg.count(), name="counts")
+    counted = source(flow).key_by("key").window(dg.Tumbling("1s")).aggregate(n=dg.count()).named("counts")
     counted.select("n").map(dict, {"n": int}, name="slow").filter(dg.col("n") > 0).sink(dg.collect())
     assert shape(Plan(flow)) == {
         "events": (1, []),
@@ -43,8 +43,8 @@ def test_cheap_steps_are_fused_to_a_window_and_functions_are_not() -> None:
 def test_keyed_operators_have_the_partitions_of_the_flow_and_unkeyed_windows_one() -> None:
     flow = dg.Dataflow("partitions", partitions=5)
     stream = source(flow)
-    stream.key_by("key").aggregate(n=dg.count(), name="by_key").sink(dg.collect(), name="a")
-    stream.window(dg.Tumbling("1s")).aggregate(n=dg.count(), name="all").sink(dg.collect(), name="b")
+    stream.key_by("key").aggregate(n=dg.count()).named("by_key").sink(dg.collect(), name="a")
+    stream.window(dg.Tumbling("1s")).aggregate(n=dg.count()).named("all").sink(dg.collect(), name="b")
     stream.deduplicate("key", name="once").union(stream, name="both").sink(dg.collect(), name="c")
     partitions = {name: count for name, (count, _) in shape(Plan(flow)).items()}
     assert partitions == {"events": 1, "by_key": 5, "all": 1, "once": 5, "both": 5, "a": 5, "b": 1, "c": 5}
@@ -70,8 +70,8 @@ def test_every_actor_has_somebody_upstream_so_that_it_ends() -> None:
 def test_links_say_how_rows_travel() -> None:
     flow = dg.Dataflow("links")
     stream = source(flow)
-    stream.key_by("key", "value").aggregate(n=dg.count(), name="by_key").sink(dg.collect(), name="out")
-    stream.window(dg.Tumbling("1s")).aggregate(n=dg.count(), name="all").sink(dg.collect(), name="other")
+    stream.key_by("key", "value").aggregate(n=dg.count()).named("by_key").sink(dg.collect(), name="out")
+    stream.window(dg.Tumbling("1s")).aggregate(n=dg.count()).named("all").sink(dg.collect(), name="other")
     links = {(link.sender.name, link.receiver.name): link.exchange for link in Plan(flow).links}
     assert links == {
         ("events", "by_key"): "by key, value",
@@ -83,7 +83,7 @@ def test_links_say_how_rows_travel() -> None:
 
 def test_all_stages_send_to_the_errors_except_those_behind_them() -> None:
     flow = dg.Dataflow("errors", on_error="side_output")
-    source(flow).key_by("key").aggregate(n=dg.count(), name="counts").sink(dg.collect(), name="out")
+    source(flow).key_by("key").aggregate(n=dg.count()).named("counts").sink(dg.collect(), name="out")
     flow.errors.map(dict, flow.errors.schema, name="shown").sink(dg.collect(), name="bad")
     plan = Plan(flow)
     senders = {link.sender.name for link in plan.links if link.receiver.name == flow.errors.name}
@@ -134,7 +134,7 @@ def test_operators_that_depend_on_order_have_it_all_the_way_from_the_source() ->
     flow = dg.Dataflow("order")
     stream = source(flow)
     stream.union(stream, name="both").deduplicate("key", name="once").sink(dg.collect(), name="out")
-    stream.key_by("key").window(dg.Session("1s")).aggregate(n=dg.count(), name="sessions").sink(dg.collect(), name="out_2")
+    stream.key_by("key").window(dg.Session("1s")).aggregate(n=dg.count()).named("sessions").sink(dg.collect(), name="out_2")
     assert ordered(flow) == {"events", "both", "once", "out", "out_2"}
 
 

@@ -184,9 +184,9 @@ def test_the_default_of_an_absent_key_is_a_copy_that_is_not_stored() -> None:
 
 class TestIdentityLaw:
     def test_a_sum_with_default_100_is_refused_at_declaration(self) -> None:
-        with pytest.raises(CombineError, match=r"default 100, .* once per lessee"):
+        with pytest.raises(CombineError, match=r"default 100, .* once per worker"):
             ValueState(int, default=100, combine=add)
-        with pytest.raises(CombineError, match=r"default 100, .* once per lessee"):
+        with pytest.raises(CombineError, match=r"default 100, .* once per worker"):
             MapState(str, int, default=100, combine=add)
 
     def test_a_combine_that_fails_on_its_default_is_refused_at_declaration(self) -> None:
@@ -203,7 +203,7 @@ class TestIdentityLaw:
 
     def test_merge_refuses_a_default_that_changes_a_value_and_names_the_state(self) -> None:
         states = StateSet({"other": ListState(int), "odds": self.product()})
-        with pytest.raises(CombineError, match=r"State 'odds' .* default 0 with 5 gives 0: .* once per lessee"):
+        with pytest.raises(CombineError, match=r"State 'odds' .* default 0 with 5 gives 0: .* once per worker"):
             states.merge(Partial({"other": [1], "odds": 5}))
         assert states.is_identity()  # a refused partial changes nothing
 

@@ -50,7 +50,7 @@ class KeyCosts:
 
 def measure_keys(keys: tuple[int, ...] = KEYS, events: int = EVENTS, repeats: int = REPEATS) -> KeyCosts:
     """Measure with each number of keys. The numbers take turns, so that a disturbance hits all of them alike."""
-    sources = [MemorySource(_batches(events, number)) for number in keys]
+    sources = [MemorySource(key_batches(events, number)) for number in keys]
     rounds = [[_run(source, events) for source in sources] for _ in range(repeats)]
     return KeyCosts(
         tuple(
@@ -60,7 +60,8 @@ def measure_keys(keys: tuple[int, ...] = KEYS, events: int = EVENTS, repeats: in
     )
 
 
-def _batches(events: int, keys: int) -> tuple[pa.RecordBatch, ...]:
+def key_batches(events: int, keys: int) -> tuple[pa.RecordBatch, ...]:
+    """Rows whose keys are drawn evenly; the same for the same numbers."""
     random = np.random.default_rng(keys)
     numbers = random.integers(-(2**63), 2**63 - 1, keys)
     times = pa.array(np.arange(events) // EVENTS_PER_MS).cast(pa.timestamp("ms", tz="UTC"))

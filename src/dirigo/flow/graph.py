@@ -121,7 +121,7 @@ class Dataflow:
     def name_for(self, kind: str, wanted: str | None) -> str:
         """A name of its own for a node: the one that was asked for, or one made from its kind."""
         if wanted is not None:
-            _check_name(wanted, "name= gives an operator a name")
+            _check_name(wanted, "an operator needs a name")
             if wanted in self._taken:
                 raise FlowError(
                     f"dataflow '{self.name}': there are two operators with the name '{wanted}'; "

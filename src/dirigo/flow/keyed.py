@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from dirigo.flow.aggregates.base import Aggregate
 from dirigo.flow.applying import GroupFunction
@@ -28,13 +28,21 @@ class KeyedStream:
         self._stream = stream
         self._keys = keys
 
+    if not TYPE_CHECKING:  # or a type checker would take any name for granted
+
+        def __getattr__(self, name: str) -> Any:
+            hint = f"; call {name} before key_by" if hasattr(Stream, name) else ""
+            raise AttributeError(f"a stream by key has no '{name}'{hint}; it has {', '.join(_offered(self))}")
+
     def window(self, window: Window, *, allowed_lateness: Duration = "0ms") -> WindowedStream:
         """Windows for each key."""
         return WindowedStream(self._stream, self._keys, window, milliseconds(allowed_lateness, "allowed_lateness"))
 
-    def aggregate(self, *, emit: Emit = "end", name: str | None = None, **aggregates: Aggregate) -> Stream:
+    def aggregate(
+        self, aggregates: Mapping[str, Aggregate] | None = None, /, *, emit: Emit = "end", **more: Aggregate
+    ) -> Stream:
         """One row per key over the whole stream: when the input ends, or, of keys that changed, at every watermark."""
-        return self._whole(emit).aggregate(name=name, **aggregates)
+        return self._whole(emit).aggregate(aggregates, **more)
 
     def top(
         self, n: int, by: By, *, ties: bool = False, rank: str | None = None, emit: Emit = "end", name: str | None = None
@@ -69,3 +77,7 @@ class KeyedStream:
         if emit not in ("end", "watermark"):
             raise FlowError(f"key_by on '{self._stream.name}': emit is 'end' or 'watermark', not {emit!r}.")
         return WindowedStream(self._stream, self._keys, WholeStream(), emits_updates=emit == "watermark")
+
+
+def _offered(keyed: KeyedStream) -> list[str]:
+    return [name for name in vars(type(keyed)) if not name.startswith("_")]

@@ -197,6 +197,8 @@ class Plan:
         dropped: Counter[str] = Counter()
         for operator, edge in self._edges:
             dropped[operator] += edge.late_rows_dropped
+        for stage in self.stages:
+            dropped[stage.name] += getattr(stage.operator, "late_rows_dropped", 0)
         return dict(+dropped)
 
     @property

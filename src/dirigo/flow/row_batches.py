@@ -81,8 +81,8 @@ def _columns_of(rows: Sequence[Any], names: tuple[str, ...]) -> Iterable[Sequenc
 
 
 def _transposed(rows: Sequence[Any], names: tuple[str, ...], getter: Callable[..., Any]) -> Iterable[Sequence[Any]]:
-    values = map(getter(*names), rows)
-    return [list(values)] if len(names) == 1 else list(zip(*values, strict=True))
+    # Column by column, because zip(*rows) spreads thousands of rows over the stack.
+    return [list(map(getter(name), rows)) for name in names]
 
 
 def _fields_of(kind: type) -> Sequence[str] | None:

@@ -252,16 +252,18 @@ class RowMap(_RowStep):
 
     def run(self, batch: pa.RecordBatch, emitter: Emitter) -> pa.RecordBatch:
         function = self._function
-        origins: list[Row] = []
         results: list[Any] = []
         bad: list[Bad] = []
+        failed: set[int] = set()
         for row in rows_of(batch):
             try:
                 results.append(function(row))
-                origins.append(row)
             except Exception as error:  # user code may raise anything
+                failed.add(len(results) + len(bad))
                 bad.append(Bad(row.asdict(), error))
-        out = fitting(results, self.schema, bad, origins)
+        out = fitting(
+            results, self.schema, bad, batch, lambda: [each for each in range(batch.num_rows) if each not in failed]
+        )
         emitter.bad(bad, self.name)
         return out
 
@@ -273,18 +275,18 @@ class RowFlatMap(_RowStep):
 
     def run(self, batch: pa.RecordBatch, emitter: Emitter) -> pa.RecordBatch:
         function = self._function
-        origins: list[Row] = []
+        origins: list[int] = []
         results: list[Any] = []
         bad: list[Bad] = []
-        for row in rows_of(batch):
+        for position, row in enumerate(rows_of(batch)):
             try:
                 produced = _as_list(function(row))
             except Exception as error:  # user code may raise anything
                 bad.append(Bad(row.asdict(), error))
                 continue
             results += produced
-            origins += [row] * len(produced)
-        out = fitting(results, self.schema, bad, origins)
+            origins += [position] * len(produced)
+        out = fitting(results, self.schema, bad, batch, lambda: origins)
         emitter.bad(bad, self.name)
         return out
 
@@ -293,16 +295,26 @@ def _as_list(produced: Iterable[Any] | None) -> list[Any]:
     return [] if produced is None else list(produced)
 
 
-def fitting(results: list[Any], schema: pa.Schema, bad: list[Bad], origins: Sequence[Row] | None = None) -> pa.RecordBatch:
-    """Python rows as a batch; those that do not fit the schema are added to ``bad``, under the row that they came from."""
+def fitting(
+    results: list[Any],
+    schema: pa.Schema,
+    bad: list[Bad],
+    batch: pa.RecordBatch | None = None,
+    origins: Callable[[], Sequence[int]] | None = None,
+) -> pa.RecordBatch:
+    """Python rows as a batch; those that do not fit the schema are added to ``bad``.
+
+    They are told by the rows of ``batch`` that they came from, whose positions ``origins`` gives, if there is one.
+    """
     try:
         return batch_of(results, schema)
     except BadRowError:
         good = []
+        came_from = origins() if origins is not None else ()
         for position, result in enumerate(results):
             try:
                 good.append(batch_of([result], schema))
             except BadRowError as error:
-                origin = origins[position].asdict() if origins is not None else str(result)
+                origin = batch.slice(came_from[position], 1).to_pylist()[0] if batch is not None else str(result)
                 bad.append(Bad(origin, f"it became {result!r}, which does not fit: {error}"))
         return pa.concat_batches(good) if good else batch_of([], schema)

@@ -75,6 +75,11 @@ class Stream:
             raise FlowError(f"'{self.name}' has no late rows; only windows do, so call .late on the result of one.")
         return Stream(self.flow, Output(self.output.node, LATE))
 
+    def named(self, name: str) -> Stream:
+        """The same stream, its operator under another name: in drawings, errors and figures."""
+        self.output.node.work.name = self.flow.name_for("", name)
+        return self
+
     def __repr__(self) -> str:
         return f"<stream '{self.name}' of {', '.join(self.schema.names)}>"
 
@@ -119,15 +124,15 @@ class Stream:
 
     # --- by columns ----------------------------------------------------------------------------------------------------
 
-    def select(self, *columns: str, name: str | None = None, **computed: Expression | str | Any) -> Stream:
+    def select(self, *columns: str, **computed: Expression | str | Any) -> Stream:
         """These columns, and computed ones: ``select("auction", euros=col("price") * 0.908)``."""
-        name = self.flow.name_for("select", name)
+        name = self.flow.name_for("select", None)
         require_columns(self.schema, columns, name)
         return self._project(name, {**{column: column for column in columns}, **computed}, keep=False)
 
-    def with_columns(self, *, name: str | None = None, **computed: Expression | str | Any) -> Stream:
+    def with_columns(self, **computed: Expression | str | Any) -> Stream:
         """All columns, and computed ones."""
-        return self._project(self.flow.name_for("with_columns", name), computed, keep=True)
+        return self._project(self.flow.name_for("with_columns", None), computed, keep=True)
 
     def drop(self, *columns: str, name: str | None = None) -> Stream:
         """All columns but these."""
@@ -135,9 +140,9 @@ class Stream:
         require_columns(self.schema, columns, name)
         return self._project(name, {column: column for column in self.schema.names if column not in columns}, keep=False)
 
-    def rename(self, *, name: str | None = None, **new_names: str) -> Stream:
+    def rename(self, **new_names: str) -> Stream:
         """All columns, some under new names: ``rename(seller="person")`` calls the column ``seller`` ``person``."""
-        name = self.flow.name_for("rename", name)
+        name = self.flow.name_for("rename", None)
         require_columns(self.schema, new_names, name)
         renamed = [new_names.get(old, old) for old in self.schema.names]
         for column in renamed:
@@ -249,6 +254,11 @@ class Stream:
 
         if not columns:
             raise FlowError(f"key_by on '{self.name}': name at least one column.")
+        for column in columns:
+            if not isinstance(column, str):
+                raise FlowError(
+                    f"key_by on '{self.name}': takes the names of columns, not {column!r}; compute a key with with_columns first."
+                )
         require_columns(self.schema, columns, f"key_by on '{self.name}'")
         for column in columns:
             if columns.count(column) > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dirigo.flow.aggregates.base import Aggregate
@@ -46,9 +46,10 @@ class WindowedStream:
         self._lateness_ms = lateness_ms
         self._emits_updates = emits_updates
 
-    def aggregate(self, *, name: str | None = None, **aggregates: Aggregate) -> Stream:
+    def aggregate(self, aggregates: Mapping[str, Aggregate] | None = None, /, **more: Aggregate) -> Stream:
         """One row per window and key: ``aggregate(bids=count(), highest=max("price"))``. Without any, just the keys."""
-        name = self._name("aggregate", name)
+        name = self._name("aggregate", None)
+        aggregates = {**(aggregates or {}), **more}
         time = None if self._stream.time is None else self._stream.time.name
         summary = Aggregation(self._stream.schema, self._keys, aggregates, time)
         return self._made(name, summary, f"aggregate {', '.join(aggregates)}" if aggregates else "distinct")

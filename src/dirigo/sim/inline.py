@@ -35,7 +35,10 @@ class InlineHost:
         for reader in readers:
             self._sources[reader.address] = self.worker.add_source(reader.address, (reader.target,))
         active = list(readers)
-        while active:
+        quiet: list[Reader] = []  # those that had nothing when they were last asked
+        while active or quiet:
+            if not active:
+                active, quiet = quiet, []
             reader = active[0] if len(active) == 1 else min(active, key=lambda each: (each.newest_ms, each.rows))
             emissions = reader.read(rows_max, self.tick())
             source = self._sources[reader.address]
@@ -48,7 +51,10 @@ class InlineHost:
                 active.remove(reader)
             elif not emissions:  # nothing there now: let the others go first
                 active.remove(reader)
-                active.append(reader)
+                quiet.append(reader)
+            elif quiet:
+                active += quiet
+                quiet = []
 
     def tick(self) -> float:
         """Look at the clock, and start what is due."""

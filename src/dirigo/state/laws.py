@@ -15,8 +15,8 @@ from dirigo.state.equality import agree
 from dirigo.state.errors import CombineError
 
 ADVICE = (
-    "give a default that changes nothing when combined, because every lessee starts from it "
-    "(a sum with default 100 would count it once per lessee)"
+    "give a default that changes nothing when combined, because every worker starts from it "
+    "(a sum with default 100 would count it once per worker)"
 )
 
 

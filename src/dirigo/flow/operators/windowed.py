@@ -68,6 +68,7 @@ class Windowed(Operator):
         self.windows = windows
         self.summary = summary
         self.lateness_ms = lateness_ms
+        self.late_rows_dropped = 0  # partial results, in this process
         self.emits_updates = emits_updates  # what changed at every watermark, before a window has closed
         self._described = described
         self._input_time = input_time
@@ -121,8 +122,12 @@ class Windowed(Operator):
             start = end
 
     def _add(self, states: WindowState, pane: int, slot: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
-        is_late = self._is_late(pane, emitter.watermark)
-        states.add(PileKey(pane, slot, is_late), batch)
+        watermark = emitter.watermark + self.holds_back_ms
+        if self.windows.last_end(pane) + self.lateness_ms <= watermark:
+            # Not late on its own channel, but a channel that was idle meanwhile did not hold the others back.
+            self.late_rows_dropped += batch.num_rows
+            return
+        states.add(PileKey(pane, slot, self._is_late(pane, watermark)), batch)
 
     def _is_late(self, pane: int, watermark: int) -> bool:
         """Whether a window that a pane belongs to has been emitted already, so that it must be emitted again."""
