@@ -17,20 +17,22 @@ help: ## Show this list
 setup: $(INSTALLED) ## Create .venv with everything in it, and see to a Java runtime
 	@scripts/ensure-java
 
-demo: setup ## Show what Dirigo does today: explore the protocol's interleavings
-	$(BIN)/dirigo verify
+demo: setup ## Show what Dirigo does today: two queries under chaos, every row compared with Spark SQL's
+	$(BIN)/dirigo nexmark q7 q12_event --events 1000000 --chaos --check spark
 
 test: setup lint ## Check style, types and layers, run all tests, verify the protocol and its mutants
 	$(BIN)/pytest -n 2
 	$(BIN)/dirigo verify
 	$(BIN)/dirigo verify --mutants
 
-acceptance: test ## All of `test`, a deep verification, and the benchmarks
+acceptance: test ## All of `test`, every query under 20 kinds of chaos, a deep verification, and the benchmarks
 	@mkdir -p build
+	$(BIN)/pytest -n 2 -m acceptance
+	$(BIN)/dirigo nexmark all --events 200000 --check spark --json build/nexmark.json
 	$(BIN)/dirigo verify --deep --json build/verify-deep.json
 	$(BIN)/dirigo bench
 
-bench: setup ## Measure the message path
+bench: setup ## Measure messages, barriers, queries, keys and the generator
 	$(BIN)/dirigo bench
 
 lint: setup ## Check style, types and layers

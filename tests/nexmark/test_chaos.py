@@ -9,15 +9,14 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from dirigo.flow import Dataflow, collect
+from dirigo.nexmark.checking import write_side_input
 from dirigo.nexmark.events import write_events
 from dirigo.nexmark.generator import Generator
 from dirigo.nexmark.oracles import comparing, duckdb_oracle, spark_oracle
 from dirigo.nexmark.queries import QUERIES
-from dirigo.nexmark.queries.q13 import side_input
 from dirigo.nexmark.tables import GeneratedTables
 from dirigo.testing import Simulation
 
@@ -31,8 +30,7 @@ DETERMINISTIC = [name for name, query in QUERIES.items() if query.is_determinist
 def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("events")
     write_events(Generator(rate=RATE), EVENTS, directory)
-    (directory / "side_input").mkdir()
-    pq.write_table(side_input(), directory / "side_input" / "part-0.parquet")
+    write_side_input(directory)
     return directory
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
@@ -13,7 +15,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from dirigo.cli.output import JsonFile, console, fail, write_json
-from dirigo.flow.errors import FlowError
+from dirigo.kernel import DirigoError
+from dirigo.nexmark.checking import ENGINES, check_engine, differences
 from dirigo.nexmark.events import write_events
 from dirigo.nexmark.generator import RATE, Generator
 from dirigo.nexmark.queries import QUERIES
@@ -42,6 +45,9 @@ def nexmark(
     ),
     chaos: bool = typer.Option(False, "--chaos", help="Reorder and delay whatever may be; results must not change."),
     seed: int = typer.Option(0, "--seed", metavar="S", help="The seed of the simulation; events are always the same."),
+    check: str | None = typer.Option(
+        None, "--check", metavar="ENGINE", help="Compare all rows with a batch query of duckdb or spark.", show_default=False
+    ),
     listing: bool = typer.Option(False, "--list", help="List the queries."),
 ) -> None:
     """Run Nexmark queries over generated events, and tell how many events per second they took.
@@ -53,6 +59,8 @@ def nexmark(
         dirigo nexmark q3 q8 --events 1000000 --out build/results --json build/nexmark.json
 
         dirigo nexmark all --chaos --workers 4 --seed 7
+
+        dirigo nexmark q7 q12_event --check spark
 
         dirigo nexmark generate --events 1000000 --rate 10000 --out build/events
 
@@ -67,9 +75,17 @@ def nexmark(
             if workers is None:
                 workers = _WORKERS_IN_CHAOS if chaos else 1
             how = {"host": host, "workers": workers, "chaos": chaos, "seed": seed}
-            reports = _run(_chosen(queries or []), events, rate, out, how)
-            write_json(json_file, {"queries": [_figures(report, rate, host) for report in reports]})
-    except FlowError as error:
+            with nullcontext(out) if out is not None or check is None else _passing_folder() as results:
+                reports = _run(_chosen(queries or []), events, rate, results, how, check)
+                equal = {} if check is None or results is None else _check(reports, rate, results, check)
+            console.print(_results(reports, equal, check))
+            if out is not None:
+                console.print(escape(f"results written to {out}"), soft_wrap=True)
+            figures = [_figures(report, rate, host) | _verdict(equal, report.query) for report in reports]
+            write_json(json_file, {"queries": figures})
+            if not all(equal.values()):
+                raise typer.Exit(1)
+    except DirigoError as error:
         fail(escape(str(error)))
     except OSError as error:
         fail(escape(f"cannot write {error.filename or out}: {error.strerror}"))
@@ -85,28 +101,55 @@ def _chosen(words: list[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _run(names: list[str], events: int, rate: int, out: Path | None, how: dict[str, Any]) -> list[RunReport]:
+def _run(
+    names: list[str], events: int, rate: int, out: Path | None, how: dict[str, Any], check: str | None
+) -> list[RunReport]:
     check_run(events, rate, how["host"], how["workers"])
+    if check is not None:
+        check_engine(check)
     reports = []
     with _progress() as progress:
         for name in names:
             task = progress.add_task(name, total=events)
             reports.append(run_query(name, events, rate, out, **how, progress=_updates(progress, task)))
             progress.remove_task(task)
-    console.print(_results(reports))
-    if out is not None:
-        console.print(escape(f"results written to {out}"), soft_wrap=True)
     return reports
 
 
-def _results(reports: list[RunReport]) -> Table:
+@contextmanager
+def _passing_folder() -> Iterator[Path]:
+    """Where results lie only until they have been compared."""
+    with TemporaryDirectory(prefix="dirigo-results-") as folder:
+        yield Path(folder)
+
+
+def _check(reports: list[RunReport], rate: int, results: Path, engine: str) -> dict[str, bool]:
+    """Query -> whether its rows are those of another engine; tells what differs."""
+    equal = {}
+    with console.status(f"asking {ENGINES[engine]} the same ..."):
+        names = [report.query for report in reports]
+        for name, difference in differences(names, reports[0].events, rate, results, engine):
+            equal[name] = difference is None
+            if difference is not None:
+                console.print(f"[red]{name} differs from {ENGINES[engine]}:[/] {escape(difference)}")
+    return equal
+
+
+def _verdict(equal: dict[str, bool], name: str) -> dict[str, Any]:
+    return {"equal": equal[name]} if name in equal else {}
+
+
+def _results(reports: list[RunReport], equal: dict[str, bool], check: str | None) -> Table:
     table = Table(title="Nexmark")
     table.add_column("query")
     for heading in ("events", "rows", "seconds", "events/s"):
         table.add_column(heading, justify="right")
+    if check:
+        table.add_column(f"equal to {ENGINES[check]}")
     for report in reports:
         figures = (f"{report.events:,}", f"{report.rows:,}", f"{report.seconds:.2f}", f"{report.events_per_s:,.0f}")
-        table.add_row(report.query, *figures)
+        verdict = {True: "[green]all rows[/]", False: "[red]no[/]", None: "not repeatable"}[equal.get(report.query)]
+        table.add_row(report.query, *figures, *([verdict] if check else []))
     return table
 
 

@@ -257,7 +257,7 @@ class Stream:
         for column in columns:
             if not isinstance(column, str):
                 raise FlowError(
-                    f"key_by on '{self.name}': takes the names of columns, not {column!r}; compute a key with with_columns first."
+                    f"key_by on '{self.name}': takes the names of columns, not {column!r}; compute one with with_columns."
                 )
         require_columns(self.schema, columns, f"key_by on '{self.name}'")
         for column in columns:

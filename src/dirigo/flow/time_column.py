@@ -32,7 +32,7 @@ class TimeColumn:
         if not (pa.types.is_timestamp(kind) or pa.types.is_int64(kind)):
             raise FlowError(
                 f"{what}: the time column '{name}' is of type {kind}; "
-                "make it a timestamp, or int64 milliseconds since the epoch (schema= at the source says so)."
+                "make it a timestamp, or int64 milliseconds since the epoch."
             )
         return cls(name, kind)
 

@@ -97,7 +97,7 @@ def require_time_column(schema: pa.Schema, time: str, what: str) -> None:
     if not (pa.types.is_timestamp(kind) or pa.types.is_int64(kind)):
         raise FlowError(
             f"{what}: the time column '{time}' has type {kind};"
-            " make it a timestamp, or int64 with milliseconds since the epoch."
+            " make it a timestamp, or int64 with milliseconds since the epoch; schema= says how a column is read."
         )
 
 
