@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.flow.grouping import Grouping
+from dirigo.flow.grouping import Grouping, mostly_distinct
 
 _COLUMNS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.int64(), st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1)),
@@ -100,3 +100,31 @@ def test_no_column_is_lost_among_many() -> None:
 
 def test_a_column_whose_range_is_the_number_of_rows_does_not_decide_alone() -> None:
     assert Grouping.of([pa.array([1, 2, 1]), pa.array([0, 0, 2])], 3).codes.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("spread", [1, 2**40, 2**63 - 1], ids=["dense", "sparse", "as sparse as can be"])
+def test_many_numbers_are_grouped_as_few_are(spread: int) -> None:
+    """Above some thousands of rows numbers are hashed in another way."""
+    rng = np.random.default_rng(spread % 1000)
+    pool = rng.integers(-spread, spread, 6_000)
+    numbers = rng.choice(pool, 20_000)
+    grouping = Grouping.of([pa.array(numbers)], len(numbers))
+    seen: dict[int, int] = {}
+    assert grouping.codes.tolist() == [seen.setdefault(number, len(seen)) for number in numbers.tolist()]
+    assert grouping.count == len(seen)
+    assert numbers[grouping.firsts].tolist() == list(seen)
+
+
+def test_numbers_that_all_hash_to_one_place_are_still_told_apart() -> None:
+    inverse = pow(0x9E3779B97F4A7C15, -1, 2**64)  # so that number times factor is small, and its highest bits are zero
+    numbers = np.array([(small * inverse) % 2**64 for small in range(10_000)] * 2, dtype=np.uint64).view(np.int64)
+    grouping = Grouping.of([pa.array(numbers)], len(numbers))
+    assert grouping.count == 10_000
+    assert grouping.codes.tolist() == [*range(10_000), *range(10_000)]
+
+
+@pytest.mark.parametrize(("keys", "expected"), [(10, False), (1_000, False), (1_000_000, True)])
+def test_a_sample_shows_whether_rows_are_mostly_distinct(keys: int, expected: bool) -> None:
+    numbers = pa.array(np.random.default_rng(1).integers(0, keys, 4096))
+    assert mostly_distinct([numbers], 4096) is expected
+    assert not mostly_distinct([numbers.slice(0, 100)], 100), "few rows are always grouped"

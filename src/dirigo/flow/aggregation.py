@@ -18,11 +18,11 @@ from dirigo.flow.aggregates.base import (
     plain_type,
 )
 from dirigo.flow.aggregates.groups import Codes, Groups, Mask
-from dirigo.flow.aggregates.panes import PANE_FIELD, Panes, empty_batch, group_by_pane, refuse_pane
+from dirigo.flow.aggregates.panes import PANE_FIELD, Panes, empty_batch, group_by_pane, pane_column, refuse_pane
 from dirigo.flow.aggregates.taking import take
 from dirigo.flow.errors import FlowError
 from dirigo.flow.expression import Expression
-from dirigo.flow.grouping import Grouping
+from dirigo.flow.grouping import Grouping, mostly_distinct
 from dirigo.flow.ranking import Rows
 from dirigo.flow.schema import require_columns
 
@@ -88,8 +88,13 @@ class Aggregation:
         if batch.num_rows == 0:
             return [empty_batch(schema) for schema in self._schemas]
         key_columns = [plain(batch.column(position)) for position in self._key_positions]
-        grouping, group_panes = group_by_pane(panes, key_columns, batch.num_rows)
-        heading = [group_panes, *(take(column, grouping.firsts) for column in key_columns)]
+        if mostly_distinct(key_columns, batch.num_rows):
+            # Grouping would cost more than the few rows that it saves; it is done when many batches have come together.
+            grouping, group_panes = Grouping.all_apart(batch.num_rows), pane_column(panes, batch.num_rows)
+            heading = [group_panes, *key_columns]
+        else:
+            grouping, group_panes = group_by_pane(panes, key_columns, batch.num_rows)
+            heading = [group_panes, *(take(column, grouping.firsts) for column in key_columns)]
         inputs = _Inputs(batch, Groups(grouping.codes, grouping.count, True))
         columns = list(heading)
         for summary in self._summaries:

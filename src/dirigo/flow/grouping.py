@@ -22,6 +22,11 @@ _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden rati
 
 _LARGEST_CODE = 2**62
 
+# With so few doubles in the sample, a batch of a few thousand rows has at least two groups for every three rows.
+_SAMPLED_ROWS_LEAST = 1024
+_SAMPLE_ROWS = 256
+_SAMPLE_DISTINCT_LEAST = 248
+
 
 class Grouping:
     """Rows numbered by group, groups by their first rows: as many groups as rows means codes 0, 1, 2...
@@ -62,6 +67,12 @@ class Grouping:
         return cls._of_codes(codes, bound, table) if firsts is None else cls(codes, bound, firsts)
 
     @classmethod
+    def all_apart(cls, rows: int) -> Grouping:
+        """Every row a group of its own."""
+        numbers = np.arange(rows)
+        return cls(numbers, rows, numbers)
+
+    @classmethod
     def _of_codes(cls, codes: Integers, bound: int, table: int) -> Grouping:
         if bound <= table:
             return cls._of_first_row(_first_rows(codes, bound).take(codes))
@@ -86,6 +97,15 @@ class Grouping:
         group_of_row = np.empty(rows, np.int64)
         group_of_row[firsts] = numbers[: len(firsts)]
         return cls(group_of_row.take(first_row), len(firsts), firsts)
+
+
+def mostly_distinct(columns: Sequence[pa.Array], rows: int) -> bool:
+    """Whether hardly any two rows seem to be equal, judged by a sample; always no for few rows."""
+    if rows < _SAMPLED_ROWS_LEAST or not columns:
+        return False
+    # From the middle: a stream often is not yet itself in its first rows.
+    sample = [column.slice(rows // 2, _SAMPLE_ROWS) for column in columns]
+    return Grouping.of(sample, _SAMPLE_ROWS).count >= _SAMPLE_DISTINCT_LEAST
 
 
 def _first_rows(codes: Integers, bound: int) -> Integers:
