@@ -6,6 +6,7 @@ the message that is running.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -28,7 +29,7 @@ class Branch(Protocol):
 class Emitter:
     """The outputs of one instance."""
 
-    __slots__ = ("_on_error", "_outlets", "context", "downstreams", "partition", "watermark")
+    __slots__ = ("_late_rows_dropped", "_on_error", "_outlets", "context", "downstreams", "partition", "watermark")
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class Emitter:
         outlets: Mapping[str, Sequence[Branch]],
         downstreams: Sequence[Address],
         on_error: OnError,
+        late_rows_dropped: Counter[str],
     ) -> None:
         self.context = context
         self.partition = partition
@@ -44,12 +46,25 @@ class Emitter:
         self.watermark = 0  # the instance's, set before each message
         self._outlets = outlets
         self._on_error = on_error
+        self._late_rows_dropped = late_rows_dropped
 
     def rows(self, batch: pa.RecordBatch, output: str = MAIN) -> None:
         """Emit rows on one of the operator's outputs. Nobody need be listening."""
         if batch.num_rows:
             for branch in self._outlets.get(output, ()):
                 branch.push(batch, self)
+
+    def late(self, batch: pa.RecordBatch, operator: str, branches: Sequence[Branch] | None = None) -> None:
+        """Rows that came too late for an operator: to whoever takes them, or into a count."""
+        branches = self._outlets.get(LATE, ()) if branches is None else branches
+        if not branches:
+            self.drop_late(batch.num_rows, operator)
+        elif batch.num_rows:
+            for branch in branches:
+                branch.push(batch, self)
+
+    def drop_late(self, rows: int, operator: str) -> None:
+        self._late_rows_dropped[operator] += rows
 
     def send(self, to: Address, port: int, batch: pa.RecordBatch) -> None:
         self.context.emit(to, (port, batch))

@@ -13,5 +13,10 @@ class OperatorFailure(DirigoError):  # noqa: N818  # what happened to the job
     """A job failed inside an operator, not on a single row. The message names the operator and the reason."""
 
 
+def failure_of(operator: str, error: Exception) -> OperatorFailure:
+    """What an exception inside an operator comes to."""
+    return OperatorFailure(f"operator '{operator}' failed: {type(error).__name__}: {error}")
+
+
 class RowFailure(DirigoError):  # noqa: N818  # what happened to the job
     """A job failed on a row. The message names the row, the operator and the reason."""

@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from dirigo.flow.bad_rows import rows_at, try_each_part, without
 from dirigo.flow.emitter import Branch, Emitter
+from dirigo.flow.errors import failure_of
 from dirigo.flow.hashing import partition_of, split
 from dirigo.flow.time_column import LATEST_MS, TimeColumn, Times
 from dirigo.flow.windows import PaneWindows
-from dirigo.kernel import Address
+from dirigo.kernel import Address, DirigoError
 
 
 def timed(batch: pa.RecordBatch, time: TimeColumn, operator: str, emitter: Emitter) -> tuple[pa.RecordBatch, Times]:
@@ -44,23 +45,27 @@ class Intake(Protocol):
 class Edge:
     """One connection of the graph, as a branch of the sender's tree."""
 
-    __slots__ = ("intake", "late", "late_rows_dropped", "port", "targets")
+    __slots__ = ("intake", "late", "operator", "port", "targets")
 
-    def __init__(self, intake: Intake, targets: tuple[Address, ...], port: int, late: Sequence[Branch]) -> None:
+    def __init__(
+        self, intake: Intake, operator: str, targets: tuple[Address, ...], port: int, late: Sequence[Branch]
+    ) -> None:
         self.intake = intake
+        self.operator = operator  # that receives
         self.targets = targets
         self.port = port
-        self.late_rows_dropped = 0
         self.late = late  # where rows go that are too late for the receiving operator
 
     def push(self, batch: pa.RecordBatch, emitter: Emitter) -> None:
-        self.intake.send(batch, self, emitter)
+        try:
+            self.intake.send(batch, self, emitter)
+        except DirigoError:
+            raise
+        except Exception as error:  # it is the receiver's half that failed, though it runs here
+            raise failure_of(self.operator, error) from error
 
     def push_late(self, batch: pa.RecordBatch, emitter: Emitter) -> None:
-        if not self.late:
-            self.late_rows_dropped += batch.num_rows
-        for branch in self.late:
-            branch.push(batch, emitter)
+        emitter.late(batch, self.operator, self.late)
 
 
 class Onward:

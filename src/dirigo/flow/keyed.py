@@ -31,7 +31,7 @@ class KeyedStream:
     if not TYPE_CHECKING:  # or a type checker would take any name for granted
 
         def __getattr__(self, name: str) -> Any:
-            hint = f"; call {name} before key_by" if hasattr(Stream, name) else ""
+            hint = f"; call {name} before key_by" if hasattr(Stream, name) and name != "named" else ""
             raise AttributeError(f"a stream by key has no '{name}'{hint}; it has {', '.join(_offered(self))}")
 
     def window(self, window: Window, *, allowed_lateness: Duration = "0ms") -> WindowedStream:

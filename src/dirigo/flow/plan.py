@@ -54,7 +54,7 @@ class Plan:
         self.stages: list[Stage] = []
         self.readers: list[SourceReader] = []
         self.links: list[Link] = []
-        self._edges: list[tuple[str, Edge]] = []
+        self.late_rows_dropped: Counter[str] = Counter()  # by the operator that they were too late for, in this process
         self._stage_of: dict[Node, Stage] = {}
         self._handles_errors = self._after_errors()
         for node in self.nodes:
@@ -99,7 +99,7 @@ class Plan:
             operator = SinkRows(operator.name, operator.schema, self._sinks[operator.name])
         # Behind the stream of errors there is no second one: a bad row there fails the job.
         on_error = "fail" if node in self._handles_errors else self.flow.on_error
-        stage = Stage(self.job, operator, partitions, on_error)
+        stage = Stage(self.job, operator, partitions, on_error, self.late_rows_dropped)
         stage.upstreams = [set() for _ in range(partitions)]
         stage.downstreams = [set() for _ in range(partitions)]
         if isinstance(node, SourceNode):
@@ -164,9 +164,7 @@ class Plan:
         keys = getattr(intake, "keys", ())
         exchange = "onward" if isinstance(intake, Onward) else f"by {', '.join(keys)}" if keys else "all to one"
         self.links.append(Link(sender, receiver, output, exchange))
-        edge = Edge(intake, receiver.addresses, port, late)
-        self._edges.append((receiver.name, edge))
-        return edge
+        return Edge(intake, receiver.name, receiver.addresses, port, late)
 
     def _keep_order(self) -> None:
         """Rows that ran at several workers arrive in any order: what feeds an operator that minds must not spread them."""
@@ -191,15 +189,6 @@ class Plan:
             if node is self.flow.errors_node or any(upstream.node in after for upstream in node.inputs):
                 after.add(node)
         return after
-
-    def late_rows_dropped(self) -> dict[str, int]:
-        """How many rows came too late for an operator, in this process, and nobody wanted them; by operator."""
-        dropped: Counter[str] = Counter()
-        for operator, edge in self._edges:
-            dropped[operator] += edge.late_rows_dropped
-        for stage in self.stages:
-            dropped[stage.name] += getattr(stage.operator, "late_rows_dropped", 0)
-        return dict(+dropped)
 
     @property
     def addresses(self) -> list[Address]:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from dirigo.flow.bad_rows import Bad
+from dirigo.flow.errors import OperatorFailure
 from dirigo.flow.sources.source import Source, Split
 from dirigo.flow.time_column import LATEST_MS, TimeColumn, Times
 from dirigo.flow.watermark import BEGINNING, END, Watermark, passes
-from dirigo.kernel import Address, CriticalOutput, Output
+from dirigo.kernel import Address, CriticalOutput, DirigoError, Output
 
 READ_PORT, BAD_PORT = 0, 1
 
@@ -39,7 +40,12 @@ class SourceReader:
         """What to emit now: perhaps rows, perhaps a watermark, at last the end. Empty: nothing has come, ask again later."""
         if self.has_ended:
             return ()
-        piece = self.split.read(rows_max)
+        try:
+            piece = self.split.read(rows_max)
+        except DirigoError:
+            raise
+        except Exception as error:
+            raise OperatorFailure(f"source '{self.source.name}' failed: {type(error).__name__}: {error}") from error
         emissions: list[Emission] = []
         if piece is not None and (piece.rows.num_rows or piece.bad):
             self._quiet_since_s = None

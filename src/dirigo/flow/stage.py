@@ -6,7 +6,7 @@ operator hears of their minimum, and the minimum goes on to everybody downstream
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dirigo.flow.bad_rows import OnError
 from dirigo.flow.emitter import Branch, Emitter
-from dirigo.flow.errors import OperatorFailure
+from dirigo.flow.errors import failure_of
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.states import StageStates
 from dirigo.flow.watermark import END, Watermark, passes
@@ -30,6 +30,7 @@ class Stage:
     operator: Operator
     partitions: int
     on_error: OnError
+    late_rows_dropped: Counter[str] = field(default_factory=Counter)  # of the whole plan
     steps: list[str] = field(default_factory=list)  # the names of what was fused to it
     outlets: dict[str, list[Branch]] = field(default_factory=dict)
     upstreams: list[set[Address]] = field(default_factory=list)  # by partition
@@ -61,14 +62,13 @@ class Stage:
 class StageBehaviour:
     """One instance of a stage. It keeps nothing but what can be made again."""
 
-    __slots__ = ("_downstreams", "_emitter", "_on_error", "_operator", "_outlets", "_partition", "_states", "_told_grid_ms")
+    __slots__ = ("_downstreams", "_emitter", "_operator", "_partition", "_stage", "_states", "_told_grid_ms")
 
     def __init__(self, stage: Stage, partition: int, states: StageStates) -> None:
+        self._stage = stage
         self._operator = stage.operator
-        self._outlets: Mapping[str, Sequence[Branch]] = stage.outlets
         self._downstreams = sorted(stage.downstreams[partition])
         self._told_grid_ms = stage.told_grid_ms
-        self._on_error = stage.on_error
         self._partition = partition
         self._states = states
         self._emitter: Emitter | None = None
@@ -81,7 +81,7 @@ class StageBehaviour:
         except DirigoError:
             raise
         except Exception as error:
-            raise self._failure(error) from error
+            raise failure_of(self._operator.name, error) from error
 
     def on_critical(self, context: Context, critical: CriticalRun) -> None:
         try:
@@ -89,10 +89,7 @@ class StageBehaviour:
         except DirigoError:
             raise
         except Exception as error:
-            raise self._failure(error) from error
-
-    def _failure(self, error: Exception) -> OperatorFailure:
-        return OperatorFailure(f"operator '{self._operator.name}' failed: {type(error).__name__}: {error}")
+            raise failure_of(self._operator.name, error) from error
 
     def _on_critical(self, context: Context, critical: CriticalRun) -> None:
         emitter = self._emitter or self._new_emitter(context)
@@ -135,5 +132,8 @@ class StageBehaviour:
             context.emit_critical(downstream, payload, granularity=critical.granularity, barrier=critical.barrier)
 
     def _new_emitter(self, context: Context) -> Emitter:
-        emitter = self._emitter = Emitter(context, self._partition, self._outlets, self._downstreams, self._on_error)
+        stage = self._stage
+        emitter = self._emitter = Emitter(
+            context, self._partition, stage.outlets, self._downstreams, stage.on_error, stage.late_rows_dropped
+        )
         return emitter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -75,10 +75,16 @@ class Stream:
             raise FlowError(f"'{self.name}' has no late rows; only windows do, so call .late on the result of one.")
         return Stream(self.flow, Output(self.output.node, LATE))
 
-    def named(self, name: str) -> Stream:
+    def named(self, name: str) -> Self:
         """The same stream, its operator under another name: in drawings, errors and figures."""
         self.output.node.work.name = self.flow.name_for("", name)
         return self
+
+    if not TYPE_CHECKING:  # or a type checker would take any name for granted
+
+        def __getattr__(self, name: str) -> Any:
+            hint = "; call key_by(...) or window(...) first" if name in ("aggregate", "apply", "reduce", "top") else ""
+            raise AttributeError(f"a stream has no '{name}'{hint}")
 
     def __repr__(self) -> str:
         return f"<stream '{self.name}' of {', '.join(self.schema.names)}>"
@@ -124,13 +130,13 @@ class Stream:
 
     # --- by columns ----------------------------------------------------------------------------------------------------
 
-    def select(self, *columns: str, **computed: Expression | str | Any) -> Stream:
+    def select(self, /, *columns: str, **computed: Expression | str | Any) -> Stream:
         """These columns, and computed ones: ``select("auction", euros=col("price") * 0.908)``."""
         name = self.flow.name_for("select", None)
         require_columns(self.schema, columns, name)
         return self._project(name, {**{column: column for column in columns}, **computed}, keep=False)
 
-    def with_columns(self, **computed: Expression | str | Any) -> Stream:
+    def with_columns(self, /, **computed: Expression | str | Any) -> Stream:
         """All columns, and computed ones."""
         return self._project(self.flow.name_for("with_columns", None), computed, keep=True)
 
@@ -140,7 +146,7 @@ class Stream:
         require_columns(self.schema, columns, name)
         return self._project(name, {column: column for column in self.schema.names if column not in columns}, keep=False)
 
-    def rename(self, **new_names: str) -> Stream:
+    def rename(self, /, **new_names: str) -> Stream:
         """All columns, some under new names: ``rename(seller="person")`` calls the column ``seller`` ``person``."""
         name = self.flow.name_for("rename", None)
         require_columns(self.schema, new_names, name)

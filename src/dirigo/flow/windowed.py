@@ -49,6 +49,8 @@ class WindowedStream:
     def aggregate(self, aggregates: Mapping[str, Aggregate] | None = None, /, **more: Aggregate) -> Stream:
         """One row per window and key: ``aggregate(bids=count(), highest=max("price"))``. Without any, just the keys."""
         name = self._name("aggregate", None)
+        for column in set(aggregates or {}) & set(more):
+            raise FlowError(f"{name}: the column '{column}' is given twice; give it once.")
         aggregates = {**(aggregates or {}), **more}
         time = None if self._stream.time is None else self._stream.time.name
         summary = Aggregation(self._stream.schema, self._keys, aggregates, time)

@@ -143,7 +143,7 @@ class Simulation:
     @property
     def late_rows_dropped(self) -> dict[str, int]:
         """How many rows came too late and had nowhere to go, by the operator that they were too late for."""
-        return self.job.plan.late_rows_dropped()
+        return dict(+self.job.plan.late_rows_dropped)
 
     @property
     def sinks(self) -> list[str]:

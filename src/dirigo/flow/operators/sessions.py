@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dirigo.flow.applying import Applied, finished
-from dirigo.flow.emitter import LATE, Emitter
+from dirigo.flow.emitter import Emitter
 from dirigo.flow.grouping import Grouping
 from dirigo.flow.intake import ByTime, Edge, Intake, Summary, summable, timed
 from dirigo.flow.operators.operator import Operator
@@ -200,7 +200,7 @@ class Sessions(Operator):
         for number in numbers[:-1]:
             is_open[number] = True
         belongs = is_open[numbers[-1]]
-        emitter.rows(doubtful.filter(pa.array(~belongs)), LATE)
+        emitter.late(doubtful.filter(pa.array(~belongs)), self.name)
         accepted = doubtful.filter(pa.array(belongs))
         if not accepted.num_rows:
             return pieces

@@ -74,6 +74,9 @@ class WindowJoin(Operator):
         panes = batch.column(PANE).to_numpy()
         for pane in np.unique(panes).tolist():
             mask = panes == pane
+            if self.windows.last_end(pane) <= emitter.watermark:  # of a channel that was idle while time went on
+                emitter.drop_late(int(mask.sum()), self.name)
+                continue
             states.add(PileKey(pane, port), batch if mask.all() else batch.filter(pa.array(mask)))
 
     def on_watermark(self, states: Piles, before_ms: int, now_ms: int, emitter: Emitter) -> None:

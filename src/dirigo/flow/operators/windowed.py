@@ -68,7 +68,6 @@ class Windowed(Operator):
         self.windows = windows
         self.summary = summary
         self.lateness_ms = lateness_ms
-        self.late_rows_dropped = 0  # partial results, in this process
         self.emits_updates = emits_updates  # what changed at every watermark, before a window has closed
         self._described = described
         self._input_time = input_time
@@ -125,7 +124,7 @@ class Windowed(Operator):
         watermark = emitter.watermark + self.holds_back_ms
         if self.windows.last_end(pane) + self.lateness_ms <= watermark:
             # Not late on its own channel, but a channel that was idle meanwhile did not hold the others back.
-            self.late_rows_dropped += batch.num_rows
+            emitter.drop_late(batch.num_rows, self.name)
             return
         states.add(PileKey(pane, slot, self._is_late(pane, watermark)), batch)
 
