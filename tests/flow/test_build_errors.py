@@ -87,11 +87,83 @@ def one_sink_twice() -> None:
     stream.filter(dg.col("value") > 1).sink(out)
 
 
+def counted(stream: dg.Stream) -> dg.Stream:
+    """Counts with the columns of the stream, and the end of the window as their time."""
+    counts = stream.key_by("key").window(dg.Tumbling("1s")).aggregate(value=dg.count())
+    return counts.select("key", "value", ts="window_end")
+
+
+def union_of_rows_and_results() -> None:
+    stream = timed()
+    stream.union(counted(stream).named("counts"))
+
+
+def union_of_results_and_rows() -> None:
+    stream = timed()
+    counted(stream).union(counted(stream), stream)
+
+
+def joined_by(kind: pa.DataType, **join: object) -> dg.Stream:
+    flow = dg.Dataflow("flow")
+    schema = pa.schema([("id", kind), ("ts", pa.int64())])
+    one, other = (flow.source(dg.from_iterable([], schema, time="ts")) for _ in range(2))
+    return one.join(other, on="id", **join)  # type: ignore[arg-type]
+
+
+def window_join_with_results() -> None:
+    stream = timed()
+    results = stream.key_by("key").window(dg.Tumbling("1s")).aggregate(n=dg.count())
+    stream.join(results, on="key", window=dg.Tumbling("1s"))
+
+
 PROBLEMS: dict[str, tuple[Callable[[], object], str]] = {
     # the graph
     "cycle": (
         cycle,
         "the graph has a cycle: together -> again -> once_more -> together; do not add to a union what is made from it.",
+    ),
+    "union of rows and results of windows": (
+        union_of_rows_and_results,
+        (
+            "union: the time 'ts' is the end of a window in 'counts', but not in the others of the union; "
+            "union the streams before the windows, or drop that column from all of them."
+        ),
+    ),
+    "union of results of windows and rows": (
+        union_of_results_and_rows,
+        (
+            "union: the time 'ts' is the end of a window in the others of the union, but not in 'rows'; "
+            "union the streams before the windows, or drop that column from all of them."
+        ),
+    ),
+    "name of late rows": (
+        lambda: windowed().aggregate(n=dg.count()).late.named("too_late"),
+        ("the late rows of 'aggregate' cannot be named apart from it; name the operator or sink behind them."),
+    ),
+    "join by lists": (
+        lambda: joined_by(pa.list_(pa.int64())),
+        (
+            "join: the key 'id' is of type list<item: int64>, but rows cannot be joined by lists, structs or maps; "
+            "compute a text or a number from it with with_columns first."
+        ),
+    ),
+    "window join by structs": (
+        lambda: joined_by(pa.struct([("a", pa.int64())]), window=dg.Tumbling("1s")),
+        (
+            "join: the key 'id' is of type struct<a: int64>, but rows cannot be joined by lists, structs or maps; "
+            "compute a text or a number from it with with_columns first."
+        ),
+    ),
+    "join with a table by a list": (
+        lambda: timed().join_table([{"key": ["a"]}], on="key"),
+        (
+            "join_table: the key 'key' is of type list<item: string>, but rows cannot be joined by lists, structs or maps; "
+            "compute a text or a number from it with with_columns first."
+        ),
+    ),
+    "window join with the results of windows": (
+        window_join_with_results,
+        "join: its rows have a column window_start or window_end already; rename that one first.",
     ),
     "no sink": (no_sink, "dataflow 'flow' has no sink, so nobody would see its results; end a stream with .sink(...)."),
     "errors without sink": (
@@ -255,6 +327,14 @@ def test_a_problem_is_one_clear_sentence(problem: str) -> None:
         build()
     assert str(error.value) == sentence
     assert isinstance(error.value, DirigoError)
+
+
+def test_late_rows_that_cannot_be_named_leave_the_name_of_their_window() -> None:
+    counts = windowed().aggregate(n=dg.count())
+    with pytest.raises(dg.FlowError):
+        counts.late.named("too_late")
+    assert counts.name == "aggregate"
+    assert counts.named("too_late").name == "too_late"  # the name is not taken
 
 
 def test_a_combine_that_is_none_is_refused_where_it_is_declared() -> None:

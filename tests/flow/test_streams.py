@@ -38,6 +38,36 @@ def test_names_are_made_from_kinds_and_stay_apart() -> None:
     assert [each.name for each in (first, named, third)] == ["filter", "filter_2", "filter_3"]
 
 
+def test_a_name_given_afterwards_is_that_of_bad_rows() -> None:
+    flow = dg.Dataflow("flow", on_error="side_output")
+    stream = flow.source(dg.from_iterable([{"key": None, "value": 1, "ts": 1}], TS_SCHEMA, time="ts"))
+    nothing = flow.source(dg.from_iterable([], TS_SCHEMA, time="ts"))
+    collected(stream.join(nothing, on="key", window=dg.Tumbling("10ms")).named("in_windows"))
+    collected(stream.join(nothing, on="key", within=("1ms", "1ms")).named("near"))
+    collected(stream.join(nothing, on="key").named("for_ever"))
+    errors = collected(flow.errors)
+    run_inline(flow)
+    assert sorted(row["operator"] for row in errors.rows) == ["for_ever", "in_windows", "near"]
+
+
+def test_streams_whose_times_are_ends_of_windows_can_be_put_together() -> None:
+    stream = timed()
+    counts = [stream.key_by("key").window(dg.Tumbling("10ms")).aggregate(n=dg.count()) for _ in range(2)]
+    union = counts[0].union(counts[1])
+    assert union.time == counts[0].time
+    out = collected(union.window(dg.Tumbling("10ms")).aggregate(all=dg.sum("n")))
+    run_inline(stream.flow)
+    assert [(row["all"], row["window_end"]) for row in out.rows] == [(2, 10), (2, 20)]
+
+
+def test_streams_of_different_times_can_be_put_together_without_them() -> None:
+    stream = timed()
+    counts = stream.key_by("key").window(dg.Tumbling("10ms")).aggregate(value=dg.count()).select("key", "value")
+    out = collected(stream.select("key", "value").union(counts))
+    run_inline(stream.flow)
+    assert len(out.rows) == 4
+
+
 def test_a_stream_may_be_used_several_times() -> None:
     stream = timed()
     outs = [

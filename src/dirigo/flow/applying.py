@@ -78,7 +78,7 @@ class Applied(Rows):
     def _apply(self, group: Group) -> pa.RecordBatch:
         result = self._function(group)
         if isinstance(result, pa.RecordBatch):
-            return result.cast(self.output_schema)
+            return _columns_of(result, self.output_schema)
         if result is None:
             return batch_of([], self.output_schema)
         if isinstance(result, Mapping | str) or not isinstance(result, Iterable):
@@ -87,6 +87,14 @@ class Applied(Rows):
             return batch_of(list(result), self.output_schema)
         except BadRowError as error:
             raise ValueError(f"its {error}") from None
+
+
+def _columns_of(result: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of a schema from a batch that a function made, which may have them in any order."""
+    for name in schema.names:
+        if name not in result.schema.names:
+            raise ValueError(f"it returned a batch without the column {name!r}")
+    return pa.RecordBatch.from_arrays([result.column(field.name).cast(field.type) for field in schema], schema=schema)
 
 
 def _shown_group(group: Group) -> str:

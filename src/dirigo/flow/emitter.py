@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -66,8 +66,9 @@ class Emitter:
     def drop_late(self, rows: int, operator: str) -> None:
         self._late_rows_dropped[operator] += rows
 
-    def send(self, to: Address, port: int, batch: pa.RecordBatch) -> None:
-        self.context.emit(to, (port, batch))
+    def send(self, to: Address, port: int, content: Any) -> None:
+        """Send a message to another actor: a batch, or whatever the port of the receiver takes."""
+        self.context.emit(to, (port, content))
 
     def bad(self, rows: BadRows, operator: str) -> None:
         """Rows that an operator could not handle: they fail the job, or go to the stream of errors."""

@@ -172,7 +172,16 @@ def live_nodes(flow: Dataflow) -> list[Node]:
             f"dataflow '{flow.name}' keeps bad rows apart, but nobody takes them; "
             "add flow.errors.sink(...), or use on_error='fail'."
         )
-    return finished
+    return _errors_last(finished, flow.errors_node)
+
+
+def _errors_last(nodes: list[Node], errors: Node | None) -> list[Node]:
+    """Everybody may send to the stream of errors, so it and what is made of it come after all others."""
+    after: set[Node] = set()
+    for node in nodes:
+        if node is errors or any(upstream.node in after for upstream in node.inputs):
+            after.add(node)
+    return [node for node in nodes if node not in after] + [node for node in nodes if node in after]
 
 
 def _visit(node: Node, done: list[Node], path: list[Node]) -> None:

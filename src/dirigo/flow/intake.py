@@ -21,6 +21,8 @@ from dirigo.flow.time_column import LATEST_MS, TimeColumn, Times
 from dirigo.flow.windows import PaneWindows
 from dirigo.kernel import Address, DirigoError
 
+ALL_SLOTS = -1  # the port on which several tables of a summary come together, as (slot, table)
+
 
 def timed(batch: pa.RecordBatch, time: TimeColumn, operator: str, emitter: Emitter) -> tuple[pa.RecordBatch, Times]:
     """The rows that have a time, and their times; the others are bad."""
@@ -105,6 +107,23 @@ class ByKey:
         for partition, part in split(batch, numbers, len(targets)):
             emitter.send(targets[partition], port, part)
 
+    def spread_slots(self, partials: Sequence[pa.RecordBatch], edge: Edge, emitter: Emitter) -> None:
+        """Send all tables of a summary, those for one partition in one message: they mean something only together."""
+        if len(partials) == 1:
+            self.spread(partials[0], edge, 0, emitter)
+            return
+        targets = edge.targets
+        by_target: dict[int, list[tuple[int, pa.RecordBatch]]] = {}
+        for slot, partial in enumerate(partials):
+            if len(targets) == 1:
+                by_target.setdefault(0, []).append((slot, partial))
+            elif partial.num_rows:
+                numbers = partition_of([partial.column(key) for key in self.keys], len(targets))
+                for partition, part in split(partial, numbers, len(targets)):
+                    by_target.setdefault(partition, []).append((slot, part))
+        for partition, parts in by_target.items():
+            emitter.send(targets[partition], ALL_SLOTS, [part for part in parts if part[1].num_rows])
+
 
 class ByTime(ByKey):
     """Rows with a key and a time; those older than the watermark are late."""
@@ -161,7 +180,7 @@ def summable(batch: pa.RecordBatch, summary: Summary, operator: str, cause: Exce
 
 
 class IntoWindows(ByTime):
-    """Rows summarised per pane and key, before they leave. Port n of the receiver is slot n of the summary."""
+    """Rows summarised per pane and key, before they leave."""
 
     def __init__(
         self,
@@ -194,9 +213,7 @@ class IntoWindows(ByTime):
         except Exception as error:  # an expression inside an aggregate may fail on any value
             self.send(summable(batch, self.summary, self.operator, error, emitter), edge, emitter)
             return
-        for slot, partial in enumerate(partials):
-            if partial.num_rows:
-                self.spread(partial, edge, slot, emitter)
+        self.spread_slots(partials, edge, emitter)
 
     def _in_panes(
         self, batch: pa.RecordBatch, times: Times, edge: Edge, emitter: Emitter

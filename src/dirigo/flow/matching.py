@@ -19,7 +19,8 @@ Positions = npt.NDArray[np.int64]
 
 
 def pairs(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> tuple[Positions, Positions]:
-    """The positions (left, right) of all pairs of rows with equal keys. A null equals nothing."""
+    """The positions (left, right) of all pairs of rows with equal keys. A null equals nothing, and neither does NaN."""
+    left, right = [_decoded(column) for column in left], [_decoded(column) for column in right]
     left_rows, right_rows = len(left[0]), len(right[0])
     grouping = Grouping.of(
         [pa.concat_arrays(_alike(one, other)) for one, other in zip(left, right, strict=True)],
@@ -30,10 +31,17 @@ def pairs(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> tuple[Position
     ordered = right_codes[order]
     starts = np.searchsorted(ordered, left_codes, side="left")
     counts = np.searchsorted(ordered, left_codes, side="right") - starts
-    for column in left:
-        if column.null_count:
+    for column in left:  # which is enough: what equals nothing on the right is grouped only with the like on the left
+        if pa.types.is_floating(column.type):
+            counts[np.isnan(column.to_numpy(zero_copy_only=False))] = 0  # a null is NaN in numpy
+        elif column.null_count:
             counts[column.is_null().to_numpy(zero_copy_only=False)] = 0
     return expand(starts, counts, order)
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    """The column without a dictionary, which may hide nulls among its values."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _alike(one: pa.Array, other: pa.Array) -> list[pa.Array]:
@@ -46,6 +54,14 @@ def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if one == other:
         return one
     return pa.decimal128(20) if pa.uint64() in (one, other) else pa.int64()
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_nested(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_nested(kind.storage_type)
+    return bool(pa.types.is_nested(kind))
 
 
 def expand(starts: Positions, counts: Positions, order: Positions) -> tuple[Positions, Positions]:
@@ -77,6 +93,12 @@ class JoinShape:
         require_columns(right, right_on, f"{what}, right side")
         for one, other in zip(left_on, right_on, strict=True):
             kinds = left.field(one).type, right.field(other).type
+            for name, kind in zip((one, other), kinds, strict=True):
+                if _is_nested(kind):
+                    raise FlowError(
+                        f"{what}: the key '{name}' is of type {kind}, but rows cannot be joined by lists, structs or maps; "
+                        "compute a text or a number from it with with_columns first."
+                    )
             if kinds[0] != kinds[1] and not all(pa.types.is_integer(kind) for kind in kinds):
                 raise FlowError(
                     f"{what}: the key '{one}' is {kinds[0]} on the left, but '{other}' is {kinds[1]} on the right; "

@@ -53,6 +53,7 @@ class SourceReader:
                 bad = [Bad(each.row, each.error) for each in piece.bad]
                 emissions.append(Output(self.target, (BAD_PORT, bad), now_s))
             if piece.rows.num_rows:
+                self._wake_up(emissions, now_s)
                 self.rows += piece.rows.num_rows
                 emissions.append(Output(self.target, (READ_PORT, piece.rows), now_s))
                 if self._time is not None:
@@ -76,13 +77,26 @@ class SourceReader:
             self.newest_ms = newest
         watermark = self.newest_ms - self.source.out_of_orderness_ms
         is_due = self.grid_ms > self._every_ms or watermark >= self.watermark + self._every_ms
-        if self._is_idle or (is_due and passes(self.watermark, watermark, self.grid_ms)):
+        if is_due:
+            self._tell_time(emissions, now_s)
+
+    def _tell_time(self, emissions: list[Emission], now_s: float) -> None:
+        """Emit a watermark, if it changes anything for anybody."""
+        watermark = self.newest_ms - self.source.out_of_orderness_ms
+        if passes(self.watermark, watermark, self.grid_ms):
+            self.watermark = watermark
+            emissions.append(CriticalOutput(self.target, Watermark(watermark), created=now_s))
+
+    def _wake_up(self, emissions: list[Emission], now_s: float) -> None:
+        """End idleness before the first row: from here on the others wait for this source again."""
+        if self._is_idle:
             self._is_idle = False
-            self.watermark = max(watermark, self.watermark)
             emissions.append(CriticalOutput(self.target, Watermark(self.watermark), created=now_s))
 
     def _note_quiet(self, emissions: list[Emission], now_s: float) -> None:
-        """A source that says nothing for long must not hold up the others. Not asked for: it holds them up."""
+        """Nothing comes: tell how far time is, and after long enough do not hold up the others any more, if so asked for."""
+        if self._time is not None and self.newest_ms > BEGINNING and not self._is_idle:
+            self._tell_time(emissions, now_s)
         if self.source.idle_after_ms is None or self._is_idle:
             return
         if self._quiet_since_s is None:

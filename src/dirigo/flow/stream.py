@@ -77,6 +77,10 @@ class Stream:
 
     def named(self, name: str) -> Self:
         """The same stream, its operator under another name: in drawings, errors and figures."""
+        if self.output.name == LATE:  # which has no operator of its own
+            raise FlowError(
+                f"the late rows of '{self.name}' cannot be named apart from it; name the operator or sink behind them."
+            )
         self.output.node.work.name = self.flow.name_for("", name)
         return self
 
@@ -356,6 +360,15 @@ class Union(Stream):
             )
         if self.time is not None and (other.time is None or other.time.name != self.time.name):
             raise FlowError(f"{self.name}: '{other.name}' has no time '{self.time.name}' like the others of the union.")
+        if self.time is not None and other.time is not None and other.time.offset_ms != self.time.offset_ms:
+            # One of them would be read with the offset of the other, and its rows would fall into the wrong windows.
+            ends, others = f"'{other.name}'", "the others of the union"
+            if other.time.offset_ms == 0:
+                ends, others = others, ends
+            raise FlowError(
+                f"{self.name}: the time '{self.time.name}' is the end of a window in {ends}, but not in {others}; "
+                "union the streams before the windows, or drop that column from all of them."
+            )
         self.output.node.inputs.append(other.output)
 
 

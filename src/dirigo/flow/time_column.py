@@ -36,6 +36,13 @@ class TimeColumn:
             )
         return cls(name, kind)
 
+    @property
+    def bounds_type(self) -> pa.DataType:
+        """The type of the bounds of windows: that of the column, but fine enough for a millisecond."""
+        if pa.types.is_timestamp(self.type) and self.type.unit == "s":
+            return pa.timestamp("ms", self.type.tz)
+        return self.type
+
     def in_schema(self, schema: pa.Schema) -> TimeColumn | None:
         """The same column of other rows, which may have another type; None if they have no such time."""
         if self.name not in schema.names:

@@ -57,6 +57,18 @@ def test_apply_may_give_arrow_or_nothing() -> None:
     assert [row["value"] for row in out] == [1, 3]
 
 
+@pytest.mark.parametrize("window", [WINDOW, dg.Session("5ms")], ids=["tumbling", "session"])
+def test_apply_may_give_arrow_with_its_columns_in_any_order(window: Any) -> None:
+    def reordered(group: dg.Group) -> pa.RecordBatch:
+        batch = group.batch.select(["value", "ts", "key"])
+        return batch.set_column(0, "value", batch.column("value").cast(pa.int32()))  # any width will do, too
+
+    rows = [event("a", 1, 0), event("b", 2, 1)]
+    out = results(rows, lambda s: s.key_by("key").window(window).apply(reordered, {"key": str, "value": int}))
+    assert [list(row)[:2] for row in out] == [["key", "value"]] * 2
+    assert sorted((row["key"], row["value"]) for row in out) == [("a", 1), ("b", 2)]
+
+
 def test_apply_without_keys_has_one_group_per_window() -> None:
     rows = [event("a", 1, 0), event("b", 2, 1), event("a", 3, 12)]
     out = results(rows, lambda s: s.window(WINDOW).apply(lambda group: [{"n": len(group)}], {"n": int}).select("n"))
@@ -207,6 +219,8 @@ def test_the_rows_of_a_group_that_apply_fails_on_are_kept_apart(window: Any) -> 
         (5, "TypeError: it returned a value of type int, not a list of rows."),
         ([{"totl": 1}], "did you mean 'total'?"),
         ([{"total": "x"}], "'x'"),
+        (pa.record_batch({"totl": [1]}), "ValueError: it returned a batch without the column 'total'."),
+        (pa.record_batch({"total": ["x"]}), "Failed to parse string: 'x'"),
     ],
 )
 def test_what_apply_cannot_use_is_described(result: Any, complaint: str) -> None:

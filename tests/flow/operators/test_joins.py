@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +15,11 @@ from flow.flows import Rows, results, run_inline, unordered
 
 LEFT = pa.schema([("id", pa.int64()), ("left", pa.int64()), ("ts", pa.int64())])
 RIGHT = pa.schema([("id", pa.int64()), ("right", pa.int64()), ("ts", pa.int64())])
+IDS = st.integers(0, 3)
 
 
-def sides(name: str) -> st.SearchStrategy[Rows]:
-    row = st.fixed_dictionaries({"id": st.integers(0, 3), name: st.integers(0, 99), "ts": st.integers(0, 30)})
+def sides(name: str, ids: st.SearchStrategy[int | None] = IDS) -> st.SearchStrategy[Rows]:
+    row = st.fixed_dictionaries({"id": ids, name: st.integers(0, 99), "ts": st.integers(0, 30)})
     return st.lists(row, max_size=10).map(lambda rows: sorted(rows, key=lambda each: each["ts"]))
 
 
@@ -33,17 +35,21 @@ def joined(left: Rows, right: Rows, rows_max: int = 100, out_of_orderness: str =
 
 def nested_loops(left: Rows, right: Rows, how: str) -> Rows:
     """The join of two tables in SQL."""
-    pairs = [(one, other) for one in left for other in right if one["id"] == other["id"]]
+
+    def match(one: dict[str, Any], other: dict[str, Any]) -> bool:
+        return one["id"] is not None and one["id"] == other["id"]
+
+    pairs = [(one, other) for one in left for other in right if match(one, other)]
     if how == "semi":
-        return [one for one in left if any(one["id"] == other["id"] for other in right)]
+        return [one for one in left if any(match(one, other) for other in right)]
     if how == "anti":
-        return [one for one in left if all(one["id"] != other["id"] for other in right)]
+        return [one for one in left if not any(match(one, other) for other in right)]
     rows = [{**one, "right": other["right"], "ts_right": other["ts"]} for one, other in pairs]
     if how in ("left", "outer"):
-        lonely = [one for one in left if all(one["id"] != other["id"] for other in right)]
+        lonely = [one for one in left if not any(match(one, other) for other in right)]
         rows += [{**one, "right": None, "ts_right": None} for one in lonely]
     if how in ("right", "outer"):
-        lonely = [other for other in right if all(one["id"] != other["id"] for one in left)]
+        lonely = [other for other in right if not any(match(one, other) for one in left)]
         rows += [
             {"id": other["id"], "left": None, "ts": None, "right": other["right"], "ts_right": other["ts"]}
             for other in lonely
@@ -53,8 +59,10 @@ def nested_loops(left: Rows, right: Rows, how: str) -> Rows:
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "outer", "semi", "anti"])
 @settings(deadline=None, max_examples=12)
-@given(left=sides("left"), right=sides("right"), every=st.sampled_from([5, 10]), rows_max=st.integers(1, 10))
-def test_a_window_join_joins_the_rows_of_each_window(how: Any, left: Rows, right: Rows, every: int, rows_max: int) -> None:
+@given(data=st.data(), every=st.sampled_from([5, 10]), rows_max=st.integers(1, 10))
+def test_a_window_join_joins_the_rows_of_each_window(how: Any, data: st.DataObject, every: int, rows_max: int) -> None:
+    ids = IDS if how == "inner" else st.none() | IDS
+    left, right = data.draw(sides("left", ids)), data.draw(sides("right", ids))
     out = joined(left, right, rows_max, window=dg.Sliding("10ms", every=f"{every}ms"), how=how)
     expected: Rows = []
     for start in range(-10, 40, every):
@@ -63,6 +71,86 @@ def test_a_window_join_joins_the_rows_of_each_window(how: Any, left: Rows, right
             {**row, "window_start": start, "window_end": start + 10} for row in nested_loops(within[0], within[1], how)
         ]
     assert unordered(out) == unordered(expected)
+
+
+@pytest.mark.parametrize("how", ["left", "right", "outer", "semi", "anti"])
+def test_a_row_without_a_key_has_no_partner_where_that_has_a_meaning(how: Any) -> None:
+    left: Rows = [{"id": None, "left": 1, "ts": 1}, {"id": 2, "left": 2, "ts": 2}]
+    right: Rows = [{"id": None, "right": 3, "ts": 1}, {"id": 2, "right": 4, "ts": 2}]
+    out = joined(left, right, window=dg.Tumbling("10ms"), how=how)
+    found = sorted((row["id"] or 0, row["left"] or 0, row.get("right") or 0) for row in out)
+    assert (
+        found
+        == {
+            "left": [(0, 1, 0), (2, 2, 4)],
+            "right": [(0, 0, 3), (2, 2, 4)],
+            "outer": [(0, 0, 3), (0, 1, 0), (2, 2, 4)],
+            "semi": [(2, 2, 0)],
+            "anti": [(0, 1, 0)],
+        }[how]
+    )
+
+
+@pytest.mark.parametrize("bounds", [{"window": dg.Tumbling("10ms")}, {"within": ("5ms", "5ms")}, {}])
+def test_a_row_without_a_key_is_bad_in_an_inner_join(bounds: dict[str, Any]) -> None:
+    for left, right in (([{"id": None, "left": 1, "ts": 1}], []), ([], [{"id": None, "right": 1, "ts": 1}])):
+        with pytest.raises(dg.RowFailure, match=r"operator 'join' cannot handle the row .*the key 'id' is null"):
+            joined(left, right, **bounds)
+
+
+@pytest.mark.parametrize("how", ["left", "anti"])
+def test_a_part_of_a_key_that_is_null_is_no_key(how: Any) -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("ts", pa.int64())])
+    flow = dg.Dataflow("join")
+    rows = [{"a": 1, "b": None, "ts": 1}, {"a": None, "b": "x", "ts": 1}, {"a": 1, "b": "x", "ts": 1}]
+    one, other = (flow.source(dg.from_iterable(rows, schema, time="ts")) for _ in range(2))
+    out = dg.collect()
+    one.join(other, on=["a", "b"], window=dg.Tumbling("10ms"), how=how).sink(out)
+    run_inline(flow)
+    partners = {(row["a"], row["b"]): row.get("ts_right") for row in out.rows}
+    lonely = {(1, None): None, (None, "x"): None}
+    assert partners == (lonely if how == "anti" else {**lonely, (1, "x"): 1})
+
+
+@pytest.mark.parametrize("bounds", [{"window": dg.Tumbling("10ms")}, {"within": ("5ms", "5ms")}, {}])
+def test_not_a_number_equals_nothing_and_both_zeros_are_one(bounds: dict[str, Any]) -> None:
+    flow = dg.Dataflow("join")
+    sources = (
+        dg.from_iterable([{"x": x, "ts": 1} for x in numbers], {"x": float, "ts": int}, time="ts")
+        for numbers in ([float("nan"), 0.0, 1.5], [float("nan"), -0.0, 2.5])
+    )
+    one, other = (flow.source(source) for source in sources)
+    out = dg.collect()
+    one.join(other, on="x", **bounds).sink(out)
+    run_inline(flow)
+    assert [row["x"] for row in out.rows] == [0.0]
+
+
+def test_a_join_in_windows_can_follow_windows_whose_columns_are_renamed() -> None:
+    flow = dg.Dataflow("join")
+    left = flow.source(dg.from_iterable([{"id": 1, "left": 5, "ts": 3}], LEFT, time="ts"))
+    right = flow.source(dg.from_iterable([{"id": 1, "right": 5, "ts": 4}], RIGHT, time="ts"))
+    counts = right.key_by("id").window(dg.Tumbling("10ms")).aggregate(n=dg.count())
+    out, semi = dg.collect(), dg.collect()
+    left.join(counts.rename(window_start="first", window_end="last"), on="id", window=dg.Tumbling("10ms")).sink(out)
+    left.join(counts, on="id", window=dg.Tumbling("10ms"), how="semi").sink(semi)  # has no columns of the right side
+    run_inline(flow)
+    (row,) = out.rows
+    assert (row["n"], row["first"], row["last"], row["window_start"], row["window_end"]) == (1, 0, 10, 0, 10)
+    assert semi.rows == [{"id": 1, "left": 5, "ts": 3, "window_start": 0, "window_end": 10}]
+
+
+def test_the_windows_of_a_join_of_times_in_seconds_are_as_fine_as_they_are_long() -> None:
+    schema = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("s"))])
+    flow = dg.Dataflow("join")
+    one, other = (
+        flow.source(dg.from_iterable([{"id": 1, "ts": datetime(1970, 1, 1, 0, 0, 1)}], schema, time="ts")) for _ in range(2)
+    )
+    out = dg.collect()
+    one.join(other, on="id", window=dg.Tumbling("400ms")).sink(out)
+    run_inline(flow)
+    (row,) = out.rows
+    assert (row["window_start"].microsecond, row["window_end"].microsecond) == (800_000, 200_000)
 
 
 @settings(deadline=None, max_examples=25)
@@ -194,6 +282,14 @@ def test_join_table_with_several_keys_and_an_empty_table() -> None:
     assert results(rows, lambda s: s.join_table(empty, on={"x": "x"}), schema=schema, time=None) == []
     kept = results(rows, lambda s: s.join_table(empty, on={"x": "x"}, how="left"), schema=schema, time=None)
     assert [(row["x"], row["z"]) for row in kept] == [(1, None), (1, None), (2, None)]
+
+
+@pytest.mark.parametrize("on", ["x", ["x", "y"]])
+def test_not_a_number_is_in_no_table(on: Any) -> None:
+    table = [{"x": float("nan"), "y": "same", "n": 1}, {"x": 0.0, "y": "same", "n": 2}]
+    rows = [{"x": float("nan"), "y": "same"}, {"x": -0.0, "y": "same"}]
+    out = results(rows, lambda s: s.join_table(table, on=on), schema={"x": float, "y": str}, time=None)
+    assert [row["n"] for row in out] == [2]
 
 
 def test_join_table_keeps_the_time() -> None:

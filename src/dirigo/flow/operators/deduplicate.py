@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import isnan
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from dirigo.flow.emitter import Emitter
@@ -13,6 +16,54 @@ from dirigo.flow.intake import ByKey, ByTime, Intake
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.states import Kept
 from dirigo.flow.time_column import TimeColumn
+
+# Stands for every NaN of a column of floats, in which there is no text; it has to stay equal to itself on its way elsewhere.
+_NOT_A_NUMBER = "nan"
+
+
+class _AnyKey(ByKey):
+    """Rows with the same key go to the same partition; nulls are values like any other, and equal each other."""
+
+    def with_keys(self, batch: pa.RecordBatch, emitter: Emitter) -> pa.RecordBatch:  # nothing is bad
+        return batch
+
+
+class _AnyKeyByTime(_AnyKey, ByTime):
+    """The same for rows that must have a time."""
+
+
+@dataclass
+class Passed:
+    """The rows that were let through and may have duplicates. Each is put in once, and taken out once."""
+
+    times_of: dict[Any, list[int]] = field(default_factory=dict)  # key -> when its rows happened, ascending
+    keys_at: dict[int, list[Any]] = field(default_factory=dict)  # when rows happened -> their keys
+    times: list[int] = field(default_factory=list)  # all that are in keys_at, as a heap
+
+    def admit(self, key: Any, time_ms: int, within_ms: int) -> bool:
+        """Whether no row of this key happened so near; if so, this row is noted."""
+        times = self.times_of.setdefault(key, [])
+        at = bisect_left(times, time_ms)
+        if at < len(times) and times[at] - time_ms < within_ms:
+            return False
+        if at and time_ms - times[at - 1] < within_ms:
+            return False
+        times.insert(at, time_ms)
+        keys = self.keys_at.get(time_ms)
+        if keys is None:
+            keys = self.keys_at[time_ms] = []
+            heappush(self.times, time_ms)
+        keys.append(key)
+        return True
+
+    def forget(self, until_ms: int) -> None:
+        """Take out what happened up to a time, which is included."""
+        while self.times and self.times[0] <= until_ms:
+            for key in self.keys_at.pop(heappop(self.times)):
+                times = self.times_of[key]
+                del times[0]  # its earliest, because all times go in their order
+                if not times:
+                    del self.times_of[key]
 
 
 class Deduplicate(Operator):
@@ -40,45 +91,60 @@ class Deduplicate(Operator):
 
     def intake(self, port: int) -> Intake:
         if self._within_ms is None or self.time is None:
-            return ByKey(self.name, self.keys)
-        return ByTime(self.name, self.keys, self.time)
+            return _AnyKey(self.name, self.keys)
+        return _AnyKeyByTime(self.name, self.keys, self.time)
 
-    def new_states(self) -> Kept[dict[Any, list[int]]]:
-        return Kept(dict)  # key -> event times of the rows that were let through and may have duplicates
+    def new_states(self) -> Kept[Any]:
+        """A set of the keys that were seen; with ``within_ms``, what else has to be known of them."""
+        return Kept(set) if self._within_ms is None else Kept(Passed)
 
-    def on_rows(self, states: Kept[dict[Any, list[int]]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
-        if self._within_ms is not None and self.time is not None:
-            emitter.rows(batch.filter(pa.array(self._first_within(states.value, batch, self.time.read(batch).tolist()))))
-            return
+    def on_rows(self, states: Kept[Any], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
+        if self._within_ms is None or self.time is None:
+            emitter.rows(self._first(states.value, batch))
+        else:
+            emitter.rows(self._first_within(states.value, batch, self.time, self._within_ms))
+
+    def _first(self, seen: set[Any], batch: pa.RecordBatch) -> pa.RecordBatch:
         grouping = Grouping.of([batch.column(key) for key in self.keys], batch.num_rows)
-        seen = states.value
         firsts = batch.take(pa.array(grouping.firsts))
-        new = []
-        for position, key in enumerate(_keys_of(firsts, self.keys)):
-            if key not in seen:
-                seen[key] = []
-                new.append(grouping.firsts[position])
-        emitter.rows(batch.take(pa.array(np.sort(np.array(new, dtype=np.int64)))))
+        is_new = []
+        for key in _keys_of(firsts, self.keys):
+            is_new.append(key not in seen)
+            seen.add(key)
+        return firsts.filter(pa.array(is_new, pa.bool_()))
 
-    def _first_within(self, seen: dict[Any, list[int]], batch: pa.RecordBatch, times: list[int]) -> list[bool]:
-        assert self._within_ms is not None
-        keep = []
-        for key, time in zip(_keys_of(batch, self.keys), times, strict=True):
-            passed = seen.setdefault(key, [])  # a few: they lie apart, and go when the watermark has passed them
-            is_new = all(abs(time - each) >= self._within_ms for each in passed)
-            if is_new:
-                passed.append(time)
-            keep.append(is_new)
-        return keep
+    def _first_within(self, passed: Passed, batch: pa.RecordBatch, time: TimeColumn, within_ms: int) -> pa.RecordBatch:
+        times = time.read(batch).tolist()
+        is_new = [passed.admit(key, at, within_ms) for key, at in zip(_keys_of(batch, self.keys), times, strict=True)]
+        return batch.filter(pa.array(is_new, pa.bool_()))
 
-    def on_watermark(self, states: Kept[dict[Any, list[int]]], before_ms: int, now_ms: int, emitter: Emitter) -> None:
+    def on_watermark(self, states: Kept[Any], before_ms: int, now_ms: int, emitter: Emitter) -> None:
         if self._within_ms is not None:
-            oldest = now_ms - self._within_ms
-            states.value = {
-                key: kept for key, times in states.value.items() if (kept := [time for time in times if time > oldest])
-            }
+            states.value.forget(now_ms - self._within_ms)
 
 
 def _keys_of(batch: pa.RecordBatch, names: tuple[str, ...]) -> list[Any]:
-    columns = [batch.column(name).to_pylist() for name in names]
+    columns = [_hashable(batch.column(name)) for name in names]
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def _hashable(column: pa.Array) -> list[Any]:
+    """The values as objects that are equal where Grouping takes the values for equal, and that can be in a set."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _hashable(column.dictionary_decode())
+    if isinstance(kind, pa.BaseExtensionType):
+        return _hashable(column.storage)
+    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
+        # As numbers: Python's times have no nanoseconds, and are equal an hour apart when clocks are set back.
+        return _listed(column.view(pa.int64() if kind.bit_width == 64 else pa.int32()))
+    if pa.types.is_floating(kind):
+        return [_NOT_A_NUMBER if value is not None and isnan(value) else value for value in column.to_pylist()]
+    if pa.types.is_nested(kind):
+        return [None if value is None else repr(value) for value in column.to_pylist()]
+    return _listed(column)
+
+
+def _listed(column: pa.Array) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return values

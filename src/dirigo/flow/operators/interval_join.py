@@ -6,18 +6,46 @@ passed both of its rows, so each pair comes once, whichever side was first and w
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dirigo.flow.duration import format_milliseconds
 from dirigo.flow.emitter import Emitter
 from dirigo.flow.intake import ByTime, Intake
-from dirigo.flow.matching import JoinShape, pairs
+from dirigo.flow.matching import JoinShape, Positions, pairs
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.piles import PileKey, Piles
-from dirigo.flow.time_column import TimeColumn
+from dirigo.flow.time_column import TimeColumn, Times
+from dirigo.flow.watermark import BEGINNING
 
 LEFT, RIGHT = 0, 1
+Mask = npt.NDArray[np.bool_]
+
+_NOWHERE: Positions = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What is kept of one side: its rows, and their times."""
+
+    rows: pa.RecordBatch
+    times: Times
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch | None, time: TimeColumn, keys: tuple[str, ...]) -> _Side | None:
+        return None if rows is None else cls(rows, time.read(rows), keys)
+
+    def between(self, from_ms: int, until_ms: int) -> Mask:
+        """Which rows happen in a half-open stretch of time."""
+        return (self.times >= from_ms) & (self.times < until_ms)
+
+    def keys_at(self, positions: Positions) -> list[pa.Array]:
+        wanted = pa.array(positions)
+        return [self.rows.column(key).take(wanted) for key in self.keys]
 
 
 class IntervalJoin(Operator):
@@ -32,6 +60,7 @@ class IntervalJoin(Operator):
         super().__init__(name, shape.schema, None)
         self._shape = shape
         self._times = times
+        self._keys = (shape.left_on, shape.right_on)
         self._lower_ms = lower_ms  # right.time - left.time lies between these two
         self._upper_ms = upper_ms
 
@@ -44,8 +73,7 @@ class IntervalJoin(Operator):
         return f"join on {on} within {_signed(self._lower_ms)} to {_signed(self._upper_ms)}"
 
     def intake(self, port: int) -> Intake:
-        keys = self._shape.left_on if port == LEFT else self._shape.right_on
-        return ByTime(self.name, keys, self._times[port])
+        return ByTime(self.name, self._keys[port], self._times[port])
 
     def new_states(self) -> Piles:
         return Piles()
@@ -54,29 +82,48 @@ class IntervalJoin(Operator):
         states.add(PileKey(0, port), batch)
 
     def on_watermark(self, states: Piles, before_ms: int, now_ms: int, emitter: Emitter) -> None:
-        left, right = states.pop(PileKey(0, LEFT)), states.pop(PileKey(0, RIGHT))
+        sides = [_Side.of(states.pop(PileKey(0, side)), self._times[side], keys) for side, keys in enumerate(self._keys)]
+        left, right = sides
         if left is not None and right is not None:
             self._emit_pairs(left, right, before_ms, now_ms, emitter)
         # A left row still waits for right rows up to its time + upper; a right row for left rows up to its time - lower.
-        for side, rows, reach in ((LEFT, left, self._upper_ms), (RIGHT, right, -self._lower_ms)):
-            if rows is not None:
-                waits = self._times[side].read(rows) + max(reach, 0) >= now_ms
-                if waits.any():
-                    states.add(PileKey(0, side), rows.filter(pa.array(waits)))
+        for side, reach in ((LEFT, self._upper_ms), (RIGHT, -self._lower_ms)):
+            kept = sides[side]
+            if kept is not None:
+                waits = kept.times + max(reach, 0) >= now_ms
+                if waits.all():
+                    states.add(PileKey(0, side), kept.rows)
+                elif waits.any():
+                    states.add(PileKey(0, side), kept.rows.filter(pa.array(waits)))
 
-    def _emit_pairs(
-        self, left: pa.RecordBatch, right: pa.RecordBatch, before_ms: int, now_ms: int, emitter: Emitter
-    ) -> None:
-        shape = self._shape
-        left_positions, right_positions = pairs(
-            [left.column(name) for name in shape.left_on], [right.column(name) for name in shape.right_on]
-        )
-        left_times = self._times[LEFT].read(left)[left_positions]
-        right_times = self._times[RIGHT].read(right)[right_positions]
-        apart = right_times - left_times
-        later = np.maximum(left_times, right_times)
-        keep = (apart >= self._lower_ms) & (apart <= self._upper_ms) & (later >= before_ms) & (later < now_ms)
-        emitter.rows(shape.assemble(left, right, left_positions[keep], right_positions[keep]))
+    def _emit_pairs(self, left: _Side, right: _Side, before_ms: int, now_ms: int, emitter: Emitter) -> None:
+        """The pairs whose later row lies in [before, now)."""
+        ready = left.between(BEGINNING, now_ms), right.between(BEGINNING, now_ms)
+        fresh = left.between(before_ms, now_ms), right.between(before_ms, now_ms)
+        # At least one row of a pair is fresh: the left one, or else the right one alone.
+        of_fresh_left = self._near(left, right, fresh[LEFT], ready[RIGHT])
+        of_old_left = self._near(left, right, ready[LEFT] & ~fresh[LEFT], fresh[RIGHT])
+        left_positions, right_positions = map(np.concatenate, zip(of_fresh_left, of_old_left, strict=True))
+        emitter.rows(self._shape.assemble(left.rows, right.rows, left_positions, right_positions))
+
+    def _near(self, left: _Side, right: _Side, left_mask: Mask, right_mask: Mask) -> tuple[Positions, Positions]:
+        """The pairs of these rows that have equal keys and are near in time."""
+        left_positions = np.flatnonzero(left_mask)
+        if len(left_positions):  # what is near to none of the left rows need not be compared with them
+            times = left.times[left_positions]
+            right_mask = right_mask & right.between(times.min() + self._lower_ms, times.max() + self._upper_ms + 1)
+        right_positions = np.flatnonzero(right_mask)
+        if len(left_positions) and len(right_positions):  # and the other way round
+            times = right.times[right_positions]
+            left_mask = left_mask & left.between(times.min() - self._upper_ms, times.max() - self._lower_ms + 1)
+            left_positions = np.flatnonzero(left_mask)
+        if not len(left_positions) or not len(right_positions):
+            return _NOWHERE, _NOWHERE
+        one, other = pairs(left.keys_at(left_positions), right.keys_at(right_positions))
+        left_positions, right_positions = left_positions[one], right_positions[other]
+        apart = right.times[right_positions] - left.times[left_positions]
+        keep = (apart >= self._lower_ms) & (apart <= self._upper_ms)
+        return left_positions[keep], right_positions[keep]
 
 
 def _signed(ms: int) -> str:

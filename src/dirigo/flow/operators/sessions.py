@@ -7,7 +7,9 @@ whether a row is late: an old row that touches a session still open belongs to i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,7 @@ import pyarrow as pa
 from dirigo.flow.applying import Applied, finished
 from dirigo.flow.emitter import Emitter
 from dirigo.flow.grouping import Grouping
-from dirigo.flow.intake import ByTime, Edge, Intake, Summary, summable, timed
+from dirigo.flow.intake import ALL_SLOTS, ByTime, Edge, Intake, Summary, summable, timed
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windowed import PANE, WINDOW_END, WINDOW_START
 from dirigo.flow.piles import PileKey, Piles
@@ -56,9 +58,7 @@ class IntoSessions(ByTime):
         except Exception as error:  # an expression inside an aggregate may fail on any value
             self.send(summable(batch, self.summary, self.operator, error, emitter), edge, emitter)
             return
-        for slot, piece in enumerate(pieces):
-            if piece.num_rows:
-                self.spread(piece, edge, slot, emitter)
+        self.spread_slots(pieces, edge, emitter)
 
 
 class Sessions(Operator):
@@ -78,7 +78,7 @@ class Sessions(Operator):
         lateness_ms: int,
         window_columns: bool = True,
     ) -> None:
-        kind, schema, time = input_time.type, summary.output_schema, None
+        kind, schema, time = input_time.bounds_type, summary.output_schema, None
         if window_columns:
             schema = schema.append(pa.field(WINDOW_START, kind)).append(pa.field(WINDOW_END, kind))
             time = TimeColumn(WINDOW_END, kind, offset_ms=-1)
@@ -92,6 +92,7 @@ class Sessions(Operator):
         self.lateness_ms = lateness_ms
         self.holds_back_ms = lateness_ms + 1
         self._input_time = input_time
+        self._bounds = TimeColumn(WINDOW_END, kind)
 
     @property
     def watermark_grid_ms(self) -> int:
@@ -113,10 +114,13 @@ class Sessions(Operator):
         numbers, starts, ends = _sessions([batch], self.keys)
         return _merged(self.summary, slot, batch, numbers[0], starts, ends)
 
-    def on_rows(self, states: Piles, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
-        states.add(PileKey(_ALL, port), batch)
+    def on_rows(self, states: Piles, port: int, batch: Any, emitter: Emitter) -> None:
+        for slot, part in batch if port == ALL_SLOTS else [(port, batch)]:
+            states.add(PileKey(_ALL, slot), part)
 
     def on_watermark(self, states: Piles, before_ms: int, now_ms: int, emitter: Emitter) -> None:
+        if not self._anything_to_do(states, now_ms):
+            return
         pieces = [states.pop(PileKey(_ALL, slot)) for slot in range(self.summary.slots)]
         doubtful = states.pop(PileKey(_ALL, self.summary.slots))
         if doubtful is not None:
@@ -141,24 +145,36 @@ class Sessions(Operator):
             finished[slot] = _with_panes(self.summary, slot, piece.filter(pa.array(over)), number[over])
         self._emit(finished, starts, ends, emitter)
 
+    def _anything_to_do(self, states: Piles, now_ms: int) -> bool:
+        """Whether a session may be over, or old rows are to be judged. A session ends no earlier than any of its pieces."""
+        if PileKey(_ALL, self.summary.slots) in states.piles:
+            return True
+        pile = states.piles.get(PileKey(_ALL, 0))
+        batches = [] if pile is None else pile.batches
+        return any(int(batch.column(_END).to_numpy().min()) + self.lateness_ms < now_ms for batch in batches)
+
     def _emit(self, finished: list[pa.RecordBatch], starts: Times, ends: Times, emitter: Emitter) -> None:
         """One result per session: the summary groups by key, so sessions of one key go through it one after the other."""
         if isinstance(self.summary, Applied):
             self._apply_each(self.summary, finished[0], starts, ends, emitter)
             return
-        while finished[0].num_rows:
-            panes = finished[0].column(PANE).to_numpy()
-            grouping = Grouping.of([finished[0].column(key) for key in self.keys], finished[0].num_rows)
-            first_of_key = np.full(grouping.count, np.iinfo(np.int64).max)
-            np.minimum.at(first_of_key, grouping.codes, panes)
-            chosen = np.unique(first_of_key)
-            now, later = [], []
-            for table in finished:
-                mask = np.isin(table.column(PANE).to_numpy(), chosen)
-                now.append(table.filter(pa.array(mask)))
-                later.append(table.filter(pa.array(~mask)))
-            self._emit_chosen(now, starts, ends, emitter)
-            finished = later
+        if not finished[0].num_rows:
+            return
+        places = self._places_within_key(finished[0], len(starts))
+        in_turn = [_by_place(table, places) for table in finished]
+        for place in range(int(places.max()) + 1):
+            self._emit_chosen([tables[place] for tables in in_turn], starts, ends, emitter)
+
+    def _places_within_key(self, table: pa.RecordBatch, sessions: int) -> Times:
+        """For each session its place among those of its key, from 0."""
+        panes = table.column(PANE).to_numpy()
+        grouping = Grouping.of([table.column(key) for key in self.keys], table.num_rows)
+        # Sessions of one key have consecutive numbers, and the least of them is its first.
+        first_of_key = np.full(grouping.count, np.iinfo(np.int64).max)
+        np.minimum.at(first_of_key, grouping.codes, panes)
+        places = np.zeros(sessions, dtype=np.int64)
+        places[panes] = panes - first_of_key[grouping.codes]
+        return places
 
     def _apply_each(self, summary: Applied, table: pa.RecordBatch, starts: Times, ends: Times, emitter: Emitter) -> None:
         panes = table.column(PANE).to_numpy()
@@ -182,7 +198,7 @@ class Sessions(Operator):
         self._emit_rows(result, starts[sessions], ends[sessions], emitter)
 
     def _emit_rows(self, result: pa.RecordBatch, starts: Times, ends: Times, emitter: Emitter) -> None:
-        times = [self._input_time.array(each) for each in (starts, ends)] if self._window_columns else []
+        times = [self._bounds.array(each) for each in (starts, ends)] if self._window_columns else []
         emitter.rows(pa.RecordBatch.from_arrays([*result.columns, *times], schema=self.schema))
 
     def _with_doubtful(
@@ -211,6 +227,14 @@ class Sessions(Operator):
         ]
 
 
+def _by_place(table: pa.RecordBatch, places: Times) -> list[pa.RecordBatch]:
+    """The rows of a table cut by the places of their sessions."""
+    of_row = places[table.column(PANE).to_numpy()]
+    ordered = table.take(pa.array(np.argsort(of_row, kind="stable")))
+    cuts = np.concatenate([[0], np.cumsum(np.bincount(of_row, minlength=int(places.max()) + 1))]).tolist()
+    return [ordered.slice(start, end - start) for start, end in itertools.pairwise(cuts)]
+
+
 def pieces_of(
     batch: pa.RecordBatch, times: Times, keys: Sequence[str], gap_ms: int, summary: Summary
 ) -> list[pa.RecordBatch]:
@@ -229,11 +253,14 @@ def _sessions(tables: Sequence[pa.RecordBatch], keys: Sequence[str]) -> tuple[li
     grouping = Grouping.of([pa.concat_arrays([table.column(key) for table in tables]) for key in keys], len(starts))
     order = np.lexsort((starts, grouping.codes))
     codes, starts, ends = grouping.codes[order], starts[order], ends[order]
-    # The furthest end so far, per key: keys are kept apart by adding to each a multiple of what no time exceeds.
-    apart = codes.astype(np.int64) * (int(ends.max(initial=0)) + 1)
-    reach = np.maximum.accumulate(ends + apart)
+    # The furthest end so far, per key: keys are kept apart by adding to each a multiple of what no time exceeds. Times are
+    # replaced by their ranks, of which there are few enough that nothing overflows.
+    ranks = np.unique(np.concatenate([starts, ends]), return_inverse=True)[1].astype(np.int64)
+    apart = codes.astype(np.int64) * (2 * len(order))
+    start_ranks, end_ranks = ranks[: len(order)] + apart, ranks[len(order) :] + apart
+    reach = np.maximum.accumulate(end_ranks)
     is_first = np.ones(len(order), dtype=bool)
-    is_first[1:] = (codes[1:] != codes[:-1]) | (starts[1:] + apart[1:] > reach[:-1])
+    is_first[1:] = (codes[1:] != codes[:-1]) | (start_ranks[1:] > reach[:-1])
     ordered_numbers = np.cumsum(is_first) - 1
     numbers = np.empty(len(order), dtype=np.int64)
     numbers[order] = ordered_numbers

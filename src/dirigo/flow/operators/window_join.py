@@ -23,8 +23,20 @@ LEFT, RIGHT = 0, 1
 class _Side(IntoWindows):
     """Rows of one side, with their panes; the receiver's port is the side."""
 
-    def __init__(self, operator: str, keys: tuple[str, ...], time: TimeColumn, windows: PaneWindows, rows: Rows) -> None:
+    def __init__(
+        self,
+        operator: str,
+        keys: tuple[str, ...],
+        time: TimeColumn,
+        windows: PaneWindows,
+        rows: Rows,
+        takes_nulls: bool,
+    ) -> None:
         super().__init__(operator, keys, time, windows, 0, rows)
+        self._takes_nulls = takes_nulls
+
+    def with_keys(self, batch: pa.RecordBatch, emitter: Emitter) -> pa.RecordBatch:
+        return batch if self._takes_nulls else super().with_keys(batch, emitter)
 
     def spread(self, batch: pa.RecordBatch, edge: object, port: int, emitter: Emitter) -> None:
         super().spread(batch, edge, edge.port, emitter)  # type: ignore[attr-defined, arg-type]
@@ -44,17 +56,15 @@ class WindowJoin(Operator):
         windows: PaneWindows,
         sides: tuple[tuple[pa.Schema, TimeColumn], tuple[pa.Schema, TimeColumn]],
     ) -> None:
-        kind = sides[LEFT][1].type
+        kind = sides[LEFT][1].bounds_type
         schema = shape.schema.append(pa.field(WINDOW_START, kind)).append(pa.field(WINDOW_END, kind))
         super().__init__(name, schema, TimeColumn(WINDOW_END, kind, offset_ms=-1))
         self.windows = windows
         self._shape = shape
         self._span_time = TimeColumn(WINDOW_END, kind)
-        keys = (shape.left_on, shape.right_on)
-        self._rows = tuple(Rows(schema, keys[side]) for side, (schema, _) in enumerate(sides))
-        self._intakes = tuple(
-            _Side(name, keys[side], time, windows, self._rows[side]) for side, (_, time) in enumerate(sides)
-        )
+        self._keys = (shape.left_on, shape.right_on)
+        self._times = tuple(time for _, time in sides)
+        self._rows = tuple(Rows(schema, self._keys[side]) for side, (schema, _) in enumerate(sides))
 
     @property
     def watermark_grid_ms(self) -> int:
@@ -65,7 +75,9 @@ class WindowJoin(Operator):
         return f"{self._shape.how} join on {on}, {self.windows}"
 
     def intake(self, port: int) -> Intake:
-        return self._intakes[port]
+        # Only an inner join has no place for a row whose key is null; in the others it is one without a partner.
+        takes_nulls = self._shape.how != "inner"
+        return _Side(self.name, self._keys[port], self._times[port], self.windows, self._rows[port], takes_nulls)
 
     def new_states(self) -> Piles:
         return Piles()

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dirigo.flow.applying import finished
 from dirigo.flow.emitter import Emitter
 from dirigo.flow.grouping import Grouping
-from dirigo.flow.intake import Intake, IntoWindows, Summary
+from dirigo.flow.intake import ALL_SLOTS, Intake, IntoWindows, Summary
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.piles import PileKey, Piles
 from dirigo.flow.time_column import TimeColumn
@@ -75,7 +75,7 @@ class Windowed(Operator):
         self._span_time: TimeColumn | None = None
         schema, time = summary.output_schema, None
         if window_columns and not isinstance(windows, WholeStream):
-            kind = _PROCESSING_TIME if self._by_clock or input_time is None else input_time.type
+            kind = _PROCESSING_TIME if self._by_clock or input_time is None else input_time.bounds_type
             schema = schema.append(pa.field(WINDOW_START, kind)).append(pa.field(WINDOW_END, kind))
             self._span_time = TimeColumn(WINDOW_END, kind)
             time = None if self._by_clock else TimeColumn(WINDOW_END, kind, offset_ms=-1)
@@ -101,7 +101,14 @@ class Windowed(Operator):
 
     # --- rows ----------------------------------------------------------------------------------------------------------
 
-    def on_rows(self, states: WindowState, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
+    def on_rows(self, states: WindowState, port: int, batch: Any, emitter: Emitter) -> None:
+        if port == ALL_SLOTS:
+            for slot, part in batch:
+                self._on_slot(states, slot, part, emitter)
+        else:
+            self._on_slot(states, port, batch, emitter)
+
+    def _on_slot(self, states: WindowState, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         if self._by_clock:
             self._add_now(states, port, batch, emitter)
             return
@@ -219,6 +226,8 @@ class Windowed(Operator):
             for key in states.piles
             if key.is_late and key.slot == 0 and span.start_ms <= key.bucket < span.end_ms
         ]
+        if not changed:
+            return
         partials = [_of_keys(self._gather(states, span, slot), changed, self.keys) for slot in range(self.summary.slots)]
         self._emit_finished(partials, span, emitter)
 
