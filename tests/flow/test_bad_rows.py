@@ -144,10 +144,9 @@ def test_map_batches_that_returns_no_batch_says_so() -> None:
     [
         (lambda s: s.key_by("text").aggregate(least=dg.min("id")).rename(least="id"), "aggregate"),
         (lambda s: s.key_by("text").reduce(lambda _, other: other), "reduce"),
-        (lambda s: s.deduplicate("text"), "deduplicate"),
         (lambda s: s.join(s, on="text"), "join"),
     ],
-    ids=["aggregate", "reduce", "deduplicate", "join"],
+    ids=["aggregate", "reduce", "join"],
 )
 def test_a_null_in_a_key_is_a_bad_row(build: Build, operator: str) -> None:
     rows = texts("a", None, "b")

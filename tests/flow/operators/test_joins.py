@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dirigo.flow as dg
+from dirigo.flow.matching import pairs
 from flow.flows import Rows, results, run_inline, unordered
 
 LEFT = pa.schema([("id", pa.int64()), ("left", pa.int64()), ("ts", pa.int64())])
@@ -112,6 +113,13 @@ def test_a_part_of_a_key_that_is_null_is_no_key(how: Any) -> None:
     assert partners == (lonely if how == "anti" else {**lonely, (1, "x"): 1})
 
 
+def test_a_null_among_the_values_of_a_dictionary_equals_nothing() -> None:
+    one = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["x", None]))
+    other = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array([None, "y", "x"]))
+    assert [each.tolist() for each in pairs([one], [other])] == [[0], [2]]
+    assert [each.tolist() for each in pairs([one], [one])] == [[0], [0]]
+
+
 @pytest.mark.parametrize("bounds", [{"window": dg.Tumbling("10ms")}, {"within": ("5ms", "5ms")}, {}])
 def test_not_a_number_equals_nothing_and_both_zeros_are_one(bounds: dict[str, Any]) -> None:
     flow = dg.Dataflow("join")
@@ -141,10 +149,11 @@ def test_a_join_in_windows_can_follow_windows_whose_columns_are_renamed() -> Non
 
 
 def test_the_windows_of_a_join_of_times_in_seconds_are_as_fine_as_they_are_long() -> None:
-    schema = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("s"))])
+    schema = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("s", "UTC"))])
     flow = dg.Dataflow("join")
     one, other = (
-        flow.source(dg.from_iterable([{"id": 1, "ts": datetime(1970, 1, 1, 0, 0, 1)}], schema, time="ts")) for _ in range(2)
+        flow.source(dg.from_iterable([{"id": 1, "ts": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}], schema, time="ts"))
+        for _ in range(2)
     )
     out = dg.collect()
     one.join(other, on="id", window=dg.Tumbling("400ms")).sink(out)

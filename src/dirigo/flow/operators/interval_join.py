@@ -19,7 +19,6 @@ from dirigo.flow.matching import JoinShape, Positions, pairs
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.piles import PileKey, Piles
 from dirigo.flow.time_column import TimeColumn, Times
-from dirigo.flow.watermark import BEGINNING
 
 LEFT, RIGHT = 0, 1
 Mask = npt.NDArray[np.bool_]
@@ -38,10 +37,6 @@ class _Side:
     @classmethod
     def of(cls, rows: pa.RecordBatch | None, time: TimeColumn, keys: tuple[str, ...]) -> _Side | None:
         return None if rows is None else cls(rows, time.read(rows), keys)
-
-    def between(self, from_ms: int, until_ms: int) -> Mask:
-        """Which rows happen in a half-open stretch of time."""
-        return (self.times >= from_ms) & (self.times < until_ms)
 
     def keys_at(self, positions: Positions) -> list[pa.Array]:
         wanted = pa.array(positions)
@@ -98,28 +93,30 @@ class IntervalJoin(Operator):
 
     def _emit_pairs(self, left: _Side, right: _Side, before_ms: int, now_ms: int, emitter: Emitter) -> None:
         """The pairs whose later row lies in [before, now)."""
-        ready = left.between(BEGINNING, now_ms), right.between(BEGINNING, now_ms)
-        fresh = left.between(before_ms, now_ms), right.between(before_ms, now_ms)
-        # At least one row of a pair is fresh: the left one, or else the right one alone.
-        of_fresh_left = self._near(left, right, fresh[LEFT], ready[RIGHT])
-        of_old_left = self._near(left, right, ready[LEFT] & ~fresh[LEFT], fresh[RIGHT])
-        left_positions, right_positions = map(np.concatenate, zip(of_fresh_left, of_old_left, strict=True))
-        emitter.rows(self._shape.assemble(left.rows, right.rows, left_positions, right_positions))
+        left_ready, right_ready = left.times < now_ms, right.times < now_ms
+        left_is_new, right_is_new = left.times >= before_ms, right.times >= before_ms
+        # At least one row of a pair is new: the left one, or else only the right one.
+        of_new_left = self._near(left, right, left_ready & left_is_new, right_ready)
+        of_old_left = self._near(left, right, left_ready & ~left_is_new, right_ready & right_is_new)
+        left_positions, right_positions = map(np.concatenate, zip(of_new_left, of_old_left, strict=True))
+        if len(left_positions):
+            emitter.rows(self._shape.assemble(left.rows, right.rows, left_positions, right_positions))
 
     def _near(self, left: _Side, right: _Side, left_mask: Mask, right_mask: Mask) -> tuple[Positions, Positions]:
         """The pairs of these rows that have equal keys and are near in time."""
-        left_positions = np.flatnonzero(left_mask)
-        if len(left_positions):  # what is near to none of the left rows need not be compared with them
-            times = left.times[left_positions]
-            right_mask = right_mask & right.between(times.min() + self._lower_ms, times.max() + self._upper_ms + 1)
-        right_positions = np.flatnonzero(right_mask)
-        if len(left_positions) and len(right_positions):  # and the other way round
-            times = right.times[right_positions]
-            left_mask = left_mask & left.between(times.min() - self._upper_ms, times.max() - self._lower_ms + 1)
-            left_positions = np.flatnonzero(left_mask)
+        left_positions, right_positions = left_mask.nonzero()[0], right_mask.nonzero()[0]
         if not len(left_positions) or not len(right_positions):
             return _NOWHERE, _NOWHERE
-        one, other = pairs(left.keys_at(left_positions), right.keys_at(right_positions))
+        # Time is cut into stretches as long as the interval, so the right rows near a left one lie in at most two of them.
+        # With the stretch as one more key, rows far apart do not even meet when time moves on by much.
+        stretch_ms = self._upper_ms - self._lower_ms + 1
+        first = (left.times[left_positions] + self._lower_ms) // stretch_ms
+        left_positions = np.concatenate([left_positions, left_positions])
+        left_stretches, right_stretches = np.concatenate([first, first + 1]), right.times[right_positions] // stretch_ms
+        one, other = pairs(
+            [*left.keys_at(left_positions), pa.array(left_stretches)],
+            [*right.keys_at(right_positions), pa.array(right_stretches)],
+        )
         left_positions, right_positions = left_positions[one], right_positions[other]
         apart = right.times[right_positions] - left.times[left_positions]
         keep = (apart >= self._lower_ms) & (apart <= self._upper_ms)
