@@ -1,6 +1,7 @@
 """Mistakes that a review found, each as small as it can be shown."""
 
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from dirigo.testing import Simulation, run
 ROW = {"at": int, "key": int, "value": int}
 
 
-def source(flow: dg.Dataflow, rows: list[tuple[int, int | None, int]]) -> dg.Stream:
+def source(flow: dg.Dataflow, rows: Sequence[tuple[int, int | None, int]]) -> dg.Stream:
     return flow.source(
         dg.from_iterable([dict(zip(ROW, row, strict=True)) for row in rows], schema=ROW, time="at", name="rows")
     )
