@@ -315,7 +315,7 @@ PROBLEMS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "time of a function": (
         lambda: timed().process(Rows, {"at": str}, time="at"),
-        "process: the time column 'at' is of type string; make it a timestamp, or int64 milliseconds since the epoch.",
+        "process: the time column 'at' has type string; make it a timestamp, or int64 milliseconds since the epoch.",
     ),
 }
 

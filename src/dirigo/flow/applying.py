@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dirigo.flow.aggregates.panes import PANE
 from dirigo.flow.aggregation import Rows
 from dirigo.flow.bad_rows import Bad, described
 from dirigo.flow.emitter import Emitter
@@ -19,8 +20,6 @@ from dirigo.flow.row import BadRowError, Row, batch_of, rows_of
 from dirigo.flow.time_column import Times
 from dirigo.flow.watermark import END
 from dirigo.flow.windows import Span
-
-PANE = "__pane"
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class TimeColumn:
         kind = schema.field(name).type
         if not (pa.types.is_timestamp(kind) or pa.types.is_int64(kind)):
             raise FlowError(
-                f"{what}: the time column '{name}' is of type {kind}; "
+                f"{what}: the time column '{name}' has type {kind}; "
                 "make it a timestamp, or int64 milliseconds since the epoch."
             )
         return cls(name, kind)

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dirigo.flow.aggregates.panes import PANE
 from dirigo.flow.applying import Applied, finished
 from dirigo.flow.emitter import Emitter
 from dirigo.flow.grouping import Grouping
 from dirigo.flow.intake import ALL_SLOTS, ByTime, Edge, Intake, Summary, summable, timed
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.operators.windowed import PANE, WINDOW_END, WINDOW_START
+from dirigo.flow.operators.windowed import WINDOW_END, WINDOW_START
 from dirigo.flow.piles import PileKey, Piles
 from dirigo.flow.time_column import TimeColumn, Times
 from dirigo.flow.windows import Session, Span

@@ -7,12 +7,13 @@ from math import gcd
 import numpy as np
 import pyarrow as pa
 
+from dirigo.flow.aggregates.panes import PANE
 from dirigo.flow.aggregation import Rows
 from dirigo.flow.emitter import Emitter
 from dirigo.flow.intake import Intake, IntoWindows
 from dirigo.flow.matching import JoinShape
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.operators.windowed import PANE, WINDOW_END, WINDOW_START
+from dirigo.flow.operators.windowed import WINDOW_END, WINDOW_START
 from dirigo.flow.piles import PileKey, Piles
 from dirigo.flow.time_column import TimeColumn
 from dirigo.flow.windows import PaneWindows, Span

@@ -21,7 +21,6 @@ from dirigo.flow.time_column import TimeColumn
 from dirigo.flow.watermark import END
 from dirigo.flow.windows import PaneWindows, Span, WholeStream
 
-PANE = "__pane"
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 _PROCESSING_TIME = pa.timestamp("ms", tz="UTC")
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dirigo.flow.duration import Duration, milliseconds, positive_milliseconds
 from dirigo.flow.errors import FlowError
-from dirigo.flow.schema import require_columns
+from dirigo.flow.time_column import TimeColumn
 
 
 @dataclass(frozen=True)
@@ -83,22 +83,11 @@ class Source(ABC):
         self.out_of_orderness_ms = milliseconds(out_of_orderness, f"{name}: out_of_orderness")
         self.idle_after_ms = None if idle_after is None else positive_milliseconds(idle_after, f"{name}: idle_after")
         if time is not None:
-            require_time_column(schema, time, name)
+            TimeColumn.of(schema, time, name)
 
     @abstractmethod
     def splits(self, wanted: int) -> Sequence[Split]:
         """Readers that together give every row exactly once: at least one and at most `wanted`."""
-
-
-def require_time_column(schema: pa.Schema, time: str, what: str) -> None:
-    """Refuse an event-time column that is not there or is no point in time."""
-    require_columns(schema, [time], what)
-    kind = schema.field(time).type
-    if not (pa.types.is_timestamp(kind) or pa.types.is_int64(kind)):
-        raise FlowError(
-            f"{what}: the time column '{time}' has type {kind};"
-            " make it a timestamp, or int64 with milliseconds since the epoch; schema= says how a column is read."
-        )
 
 
 def require_wanted(wanted: int, what: str) -> None:
