@@ -35,6 +35,8 @@ if not TYPE_CHECKING:  # or a type checker would take any name for granted
                 return getattr(import_module(module), name)
             except AttributeError:
                 pass
+            hint = import_module("dirigo.flow.schema").did_you_mean(name, __dir__())
+            raise AttributeError(f"module 'dirigo' has no attribute '{name}'{hint}")
         raise AttributeError(f"module 'dirigo' has no attribute '{name}'")
 
 

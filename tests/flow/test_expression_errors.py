@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from copy import copy, deepcopy
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -54,8 +56,26 @@ def test_an_expression_has_no_truth_value() -> None:
         _ = A > 1 and B > 1
     with pytest.raises(FlowError, match="'a == 1' has no single truth value"):
         _ = A in [1, 2]
-    with pytest.raises(FlowError, match="cannot be iterated"):
+    with pytest.raises(FlowError, match=r"cannot be iterated; .* give the name of the column as text"):
         list(A)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("isnull", "is_null"), ("startswith", "starts_with"), ("is_not_nul", "is_not_null")]
+)
+def test_an_unknown_method_is_named_with_the_nearest(written: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=f"an expression has no '{written}'; did you mean '{meant}'"):
+        getattr(A + 1, written)
+
+
+def test_an_unknown_method_without_a_near_one_is_just_unknown() -> None:
+    with pytest.raises(AttributeError, match=r"^an expression has no 'xyzzy'$"):
+        getattr(A, "xyzzy")  # noqa: B009 - a type checker knows that it is missing
+    assert not hasattr(A, "__arrow_array__")
+
+
+def test_expressions_survive_copying_and_pickling() -> None:
+    assert str(copy(A + 1)) == str(deepcopy(A + 1)) == str(pickle.loads(pickle.dumps(A + 1))) == "a + 1"
 
 
 def test_expressions_hash_by_identity() -> None:
@@ -108,7 +128,8 @@ def test_types_are_known_before_any_row_comes() -> None:
         (lambda: col(5), "col: 5 is not the name of a column"),  # type: ignore[arg-type]
         (lambda: lit(object()), "has no column type"),
         (lambda: lit(2**70), "has no column type"),
-        (lambda: A + when(A > 1, 2), "has no column type"),
+        (lambda: A + when(A > 1, 2), "'when(a > 1, 2)' does not say what holds otherwise; end it with .otherwise(...)."),
+        (lambda: lit(when(A > 1, 2).when(B > 1, 3)), "'when(a > 1, 2).when(b > 1, 3)' does not say"),
         (lambda: A == None, "use .is_null()"),  # noqa: E711
         (lambda: A != None, "use .is_null()"),  # noqa: E711
         (lambda: A.is_in("abc"), "put it in brackets"),

@@ -34,7 +34,8 @@ def graph(
 ) -> None:
     """Draw the dataflows of a Python file as they would run: stages, partitions, and how rows get from one to the next.
 
-    The file's code runs, as in an import; no source is opened, and nothing is written.
+    The file is executed, as in an import, so keep run(...) under `if __name__ == "__main__":`. Drawing itself
+    opens no source and writes nothing.
 
     Examples:
 

@@ -35,11 +35,13 @@ from dirigo.flow.sources import Source, csv, from_iterable, generator, json_line
 from dirigo.flow.stream import Stream
 from dirigo.flow.windowed import WindowedStream
 from dirigo.flow.windows import Session, Sliding, Tumbling
+from dirigo.kernel import DirigoError
 
 __all__ = [
     "SLO",
     "Aggregate",
     "Dataflow",
+    "DirigoError",
     "Expression",
     "FlowError",
     "Function",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
+from dirigo.flow.errors import FlowError
 from dirigo.flow.graph import Dataflow
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.plan import Plan
@@ -41,9 +43,32 @@ class Job:
 
     def prepare_sinks(self) -> None:
         """Have every sink look at its place before anything runs."""
-        for stage in self.plan.stages:
-            if isinstance(stage.operator, SinkRows):
-                stage.operator.sink.prepare(stage.operator.schema)
+        sinks = [stage.operator for stage in self.plan.stages if isinstance(stage.operator, SinkRows)]
+        self._refuse_shared_places(sinks)
+        for operator in sinks:
+            operator.sink.prepare(operator.schema)
+
+    def _refuse_shared_places(self, sinks: Sequence[SinkRows]) -> None:
+        """A sink owns its folder: two would replace each other's files, and one over a source would remove its input."""
+        owners: dict[Path, str] = {}
+        for operator in sinks:
+            if operator.sink.place is None:
+                continue
+            place = operator.sink.place.resolve()
+            if place in owners:
+                raise FlowError(
+                    f"the sinks '{owners[place]}' and '{operator.name}' both write to '{operator.sink.place}'; "
+                    "give each a folder of its own."
+                )
+            owners[place] = operator.name
+        for reader in self.readers:
+            for file in reader.source.places:
+                owner = owners.get(file.resolve().parent)
+                if owner is not None:
+                    raise FlowError(
+                        f"the sink '{owner}' writes to the folder that '{reader.source.name}' reads '{file}' from; "
+                        "choose another folder."
+                    )
 
     def specs(self) -> list[FunctionSpec]:
         return [self._spec(stage, number) for stage in self.plan.stages for number in range(stage.partitions)]

@@ -20,6 +20,8 @@ from dirigo.flow.windows import WholeStream, Window
 
 Emit = Literal["end", "watermark"]
 
+_FOR_ROWS = ("map", "flat_map", "filter", "split", "select", "with_columns", "drop", "rename", "map_batches")
+
 
 class KeyedStream:
     """Rows by key."""
@@ -31,7 +33,18 @@ class KeyedStream:
     if not TYPE_CHECKING:  # or a type checker would take any name for granted
 
         def __getattr__(self, name: str) -> Any:
-            hint = f"; call {name} before key_by" if hasattr(Stream, name) and name != "named" else ""
+            is_for_rows = name in (
+                "map",
+                "flat_map",
+                "filter",
+                "split",
+                "select",
+                "with_columns",
+                "drop",
+                "rename",
+                "map_batches",
+            )
+            hint = f"; call {name} before key_by" if is_for_rows else ""
             raise AttributeError(f"a stream by key has no '{name}'{hint}; it has {', '.join(_offered(self))}")
 
     def window(self, window: Window, *, allowed_lateness: Duration = "0ms") -> WindowedStream:

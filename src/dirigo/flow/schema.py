@@ -40,6 +40,19 @@ _DECIMAL: Final = re.compile(r"decimal(?:128)?\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _LIST: Final = re.compile(r"list<(?:item:\s*)?(.+)>")
 
 
+_NAMES_ELSEWHERE = {
+    "groupby": "key_by",
+    "where": "filter",
+    "withcolumn": "with_columns",
+    "mean": "avg",
+    "average": "avg",
+    "countdistinct": "distinct",
+    "hop": "Sliding",
+    "tumble": "Tumbling",
+    "writestream": "sink",
+}
+
+
 def as_schema(like: SchemaLike, what: str) -> pa.Schema:
     """The Arrow schema that `like` means; `what` opens the error message when it means none."""
     if isinstance(like, pa.Schema):
@@ -109,6 +122,15 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     matches = difflib.get_close_matches(str(name).lower(), by_lower_case, n=1)
     return by_lower_case[matches[0]] if matches else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name: what was probably meant, also by people who know other engines."""
+    public = [each for each in known if not each.startswith("_")]
+    meant = _NAMES_ELSEWHERE.get(name.lower().replace("_", ""))
+    if meant not in public:
+        meant = nearest_name(name, public)
+    return "" if meant is None else f"; did you mean '{meant}'?"
 
 
 def _schema_of_fields(fields: Mapping[str, Any], what: str) -> pa.Schema:

@@ -32,7 +32,7 @@ from dirigo.flow.operators.process import Process
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.operators.window_join import WindowJoin
 from dirigo.flow.row import Row, batch_of
-from dirigo.flow.schema import SchemaLike, as_schema, require_columns
+from dirigo.flow.schema import SchemaLike, as_schema, did_you_mean, require_columns
 from dirigo.flow.sinks.sink import Sink
 from dirigo.flow.steps import BatchMap, Flag, Project, RowFilter, RowFlag, RowFlatMap, RowMap, Side, Step, Where
 from dirigo.flow.table_join import TableJoin
@@ -88,7 +88,7 @@ class Stream:
 
         def __getattr__(self, name: str) -> Any:
             hint = "; call key_by(...) or window(...) first" if name in ("aggregate", "apply", "reduce", "top") else ""
-            raise AttributeError(f"a stream has no '{name}'{hint}")
+            raise AttributeError(f"a stream has no '{name}'{hint or did_you_mean(name, dir(Stream))}")
 
     def __repr__(self) -> str:
         return f"<stream '{self.name}' of {', '.join(self.schema.names)}>"
@@ -321,6 +321,8 @@ class Stream:
                     f"'{self.name}': the sink '{sink.name}' takes the rows of '{node.inputs[0].node.name}' already; "
                     "make one of its own, or union the streams before."
                 )
+        if name is None and sink.name != sink.default_name:
+            name = sink.name
         self._operator(SinkRows(self.flow.name_for(sink.name, name), self.schema, sink), self.output)
 
     # --- inside --------------------------------------------------------------------------------------------------------

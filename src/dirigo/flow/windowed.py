@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dirigo.flow.aggregates.base import Aggregate
 from dirigo.flow.aggregation import Aggregation
@@ -46,9 +46,21 @@ class WindowedStream:
         self._lateness_ms = lateness_ms
         self._emits_updates = emits_updates
 
+    if not TYPE_CHECKING:  # or a type checker would take any name for granted
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"a windowed stream has no '{name}'; say first what becomes of the rows of a window: "
+                "aggregate, reduce, apply or top"
+            )
+
     def aggregate(self, aggregates: Mapping[str, Aggregate] | None = None, /, **more: Aggregate) -> Stream:
         """One row per window and key: ``aggregate(bids=count(), highest=max("price"))``. Without any, just the keys."""
         name = self._name("aggregate", None)
+        if aggregates is not None and not isinstance(aggregates, Mapping):
+            raise FlowError(
+                f"{name}: give each aggregate a name, for example aggregate(n=count()), not {aggregates!r} alone."
+            )
         for column in set(aggregates or {}) & set(more):
             raise FlowError(f"{name}: the column '{column}' is given twice; give it once.")
         aggregates = {**(aggregates or {}), **more}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
@@ -24,6 +25,8 @@ from dirigo.sim.network import Network
 from dirigo.sim.service import Service
 from dirigo.testing.disorder import Disorder, disorderly_network, freedom
 from dirigo.testing.scripted import ScriptedSource, ScriptedSplit
+
+_log = logging.getLogger("dirigo")
 
 ROWS_MAX = 4096
 _POLL_S = 0.01
@@ -54,6 +57,8 @@ class Simulation:
         network: Network | None = None,
         service: Service | None = None,
     ) -> None:
+        if rows_max < 1:
+            raise DirigoError(f"a source reads at least one row at a time, not {rows_max}.")
         if workers < 1:
             raise DirigoError(f"a simulation needs at least one worker, not {workers}.")
         self.flow = flow
@@ -112,6 +117,13 @@ class Simulation:
                 split.end()
         self.cluster.run(max_events=_EVENTS_MAX)
         unfinished = self.cluster.unfinished()
+        for operator, rows in self.late_rows_dropped.items():
+            _log.warning(
+                "%d row(s) came too late for '%s' and were dropped; take them with .late, or raise the source's "
+                "out_of_orderness",
+                rows,
+                operator,
+            )
         if unfinished:
             raise DirigoError(f"the flow '{self.flow.name}' came to a standstill: {'; '.join(unfinished[:5])}.")
         return self

@@ -6,9 +6,10 @@ from typing import Any
 
 from dirigo.flow.expressions import kernels
 from dirigo.flow.expressions.node import Call, Expression, as_expression
+from dirigo.flow.expressions.unfinished import Unfinished
 
 
-class Cases:
+class Cases(Unfinished):
     """Conditions and their values so far; `otherwise` makes them an expression."""
 
     __slots__ = ("_branches",)
@@ -25,8 +26,13 @@ class Cases:
         conditions = [condition for condition, _ in self._branches]
         values = [chosen for _, chosen in self._branches]
         default = as_expression(value)
-        shown = "".join(f"when({condition}, {chosen})." for condition, chosen in self._branches)
-        return Call(kernels.choose, (*conditions, *values, default), text=f"{shown}otherwise({default})")
+        return Call(kernels.choose, (*conditions, *values, default), text=f"{self._text()}.otherwise({default})")
+
+    def __str__(self) -> str:
+        return f"'{self._text()}' does not say what holds otherwise; end it with .otherwise(...)"
+
+    def _text(self) -> str:
+        return ".".join(f"when({condition}, {chosen})" for condition, chosen in self._branches)
 
 
 def when(condition: Any, value: Any) -> Cases:

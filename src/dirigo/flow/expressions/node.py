@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 
@@ -14,7 +14,8 @@ from dirigo.flow.errors import FlowError
 from dirigo.flow.expressions import kernels
 from dirigo.flow.expressions.patterns import keep_group
 from dirigo.flow.expressions.plain_values import check_index, check_pattern, literal_text, literal_type, text_argument
-from dirigo.flow.schema import as_type
+from dirigo.flow.expressions.unfinished import Unfinished
+from dirigo.flow.schema import as_type, did_you_mean
 
 
 class Binding(IntEnum):
@@ -61,10 +62,20 @@ class Expression:
         )
 
     def __iter__(self) -> NoReturn:
-        raise FlowError(f"The expression '{self}' cannot be iterated; it stands for a whole column.")
+        raise FlowError(
+            f"The expression '{self}' cannot be iterated; it stands for a whole column. Where a name is "
+            "wanted, give the name of the column as text."
+        )
 
     def __hash__(self) -> int:
         return id(self)
+
+    if not TYPE_CHECKING:  # or a type checker would take any name for granted
+
+        def __getattr__(self, name: str) -> Any:
+            # Not shown: the expression itself. It may be half made, as when it is unpickled.
+            hint = "" if name.startswith("__") else did_you_mean(name, set(dir(Expression)) - _NO_METHODS)
+            raise AttributeError(f"an expression has no '{name}'{hint}")
 
     def __add__(self, other: Any) -> Expression:
         return _infix(kernels.add, self, "+", other, Binding.SUM)
@@ -249,6 +260,10 @@ class Expression:
         return Call(kernels.floor_time, (self,), (ms,), text=_method_text(self, "floor_time", repr(format_milliseconds(ms))))
 
 
+# What an expression has for the operators, not for those who write one.
+_NO_METHODS: Final = frozenset({"binding", "columns", "evaluate", "name", "value"})
+
+
 class Column(Expression):
     """The values of one column."""
 
@@ -329,6 +344,8 @@ def col(name: str) -> Expression:
 
 def lit(value: Any) -> Expression:
     """One plain value for all rows."""
+    if isinstance(value, Unfinished):
+        raise FlowError(f"{value}.")
     if isinstance(value, pa.Scalar):
         return Literal(value, literal_text(value.as_py()))
     plain = value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value

@@ -65,6 +65,7 @@ class Windowed(Operator):
         self.is_single = not keys
         self.is_keyed = bool(keys)
         self.windows = windows
+        self.has_late_rows = not isinstance(windows, WholeStream) and windows.time == "event"
         self.summary = summary
         self.lateness_ms = lateness_ms
         self.emits_updates = emits_updates  # what changed at every watermark, before a window has closed

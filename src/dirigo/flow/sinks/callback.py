@@ -23,6 +23,8 @@ def to_callback(fn: Callable[[Any], object], batches: bool = False, *, name: str
 class CallbackSink(Sink):
     """Calls a function with the rows or batches."""
 
+    default_name = "to_callback"
+
     def __init__(self, fn: Callable[[Any], object], batches: bool, name: str) -> None:
         super().__init__(name)
         if not callable(fn):

@@ -18,6 +18,8 @@ def collect(*, name: str = "collect") -> Collected:
 class Collected(Sink):
     """The rows of all partitions, partition after partition, each in the order in which they came."""
 
+    default_name = "collect"
+
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._schema: pa.Schema | None = None

@@ -20,6 +20,8 @@ def to_console(limit: int | None = None, file: TextIO | None = None, *, name: st
 class ConsoleSink(Sink):
     """Shows rows. All partitions in a process share the limit."""
 
+    default_name = "to_console"
+
     def __init__(self, limit: int | None, file: TextIO | None, name: str) -> None:
         super().__init__(name)
         if limit is not None and limit < 0:

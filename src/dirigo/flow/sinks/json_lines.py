@@ -29,10 +29,16 @@ def to_json_lines(path: PathArgument, overwrite: bool = False, *, name: str = "t
 class JsonLinesSink(Sink):
     """A folder of files called part-<partition>.jsonl."""
 
+    default_name = "to_json_lines"
+
     def __init__(self, folder: Path, overwrite: bool, name: str) -> None:
         super().__init__(name)
         self.folder = folder
         self.overwrite = overwrite
+
+    @property
+    def place(self) -> Path:
+        return self.folder
 
     def prepare(self, schema: pa.Schema) -> None:
         for field in schema:

@@ -31,6 +31,8 @@ def to_parquet(
 class ParquetSink(Sink):
     """A folder of Parquet files, called part-<partition>-<number>.parquet."""
 
+    default_name = "to_parquet"
+
     def __init__(self, folder: Path, rows_per_file: int, overwrite: bool, name: str) -> None:
         super().__init__(name)
         if rows_per_file < 1:
@@ -38,6 +40,10 @@ class ParquetSink(Sink):
         self.folder = folder
         self.rows_per_file = rows_per_file
         self.overwrite = overwrite
+
+    @property
+    def place(self) -> Path:
+        return self.folder
 
     def prepare(self, schema: pa.Schema) -> None:
         try:

@@ -7,6 +7,8 @@ on its own.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -30,9 +32,17 @@ class Writer(ABC):
 class Sink(ABC):
     """What a user hands to a dataflow as the place where rows go."""
 
+    default_name: ClassVar[str] = ""
+    """The name of a sink that was given none: then several may have it, and are told apart by numbers."""
+
     def __init__(self, name: str) -> None:
         """Describe the place; nothing is touched before `prepare`."""
         self.name = name
+
+    @property
+    def place(self) -> Path | None:
+        """The folder that the sink alone may write to, if there is one."""
+        return None
 
     def prepare(self, schema: pa.Schema) -> None:  # noqa: B027 - most places need no preparation
         """Called once before the job starts: refuse columns and places that cannot be written to."""

@@ -44,6 +44,10 @@ class ParquetSource(Source):
         for file in self.files[1:]:
             _require_same_columns(file, schema, name)
 
+    @property
+    def places(self) -> Sequence[Path]:
+        return self.files
+
     def splits(self, wanted: int) -> Sequence[Split]:
         require_wanted(wanted, self.name)
         return [ParquetSplit(files, self.schema, self.name) for files in dealt_out(self.files, wanted)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -84,6 +85,11 @@ class Source(ABC):
         self.idle_after_ms = None if idle_after is None else positive_milliseconds(idle_after, f"{name}: idle_after")
         if time is not None:
             TimeColumn.of(schema, time, name)
+
+    @property
+    def places(self) -> Sequence[Path]:
+        """The files that are read, if there are any."""
+        return ()
 
     @abstractmethod
     def splits(self, wanted: int) -> Sequence[Split]:

@@ -89,6 +89,10 @@ class TextSource(Source):
         self.files = list(files)
         self._format = line_format
 
+    @property
+    def places(self) -> Sequence[Path]:
+        return self.files
+
     def splits(self, wanted: int) -> Sequence[Split]:
         require_wanted(wanted, self.name)
         # Each split has a format of its own, which knows the file that it is at.

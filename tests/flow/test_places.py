@@ -1,0 +1,85 @@
+"""Places and names that nobody may share, and names that people of other engines would try."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+import dirigo as dg
+from dirigo.testing import run
+
+ROWS = [{"key": number % 3, "at": number} for number in range(6)]
+
+
+def test_two_sinks_cannot_write_to_one_folder(tmp_path: Path) -> None:
+    flow = dg.Dataflow("shared")
+    rows = flow.source(dg.from_iterable(ROWS))
+    rows.sink(dg.to_parquet(tmp_path / "out"), name="one")
+    rows.sink(dg.to_parquet(tmp_path / "there" / ".." / "out"), name="other")
+    with pytest.raises(dg.FlowError, match="the sinks 'one' and 'other' both write to"):
+        run(flow, writes=True)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("sink", [dg.to_parquet, dg.to_json_lines])
+def test_a_sink_cannot_replace_what_its_flow_reads(tmp_path: Path, sink: type[dg.Sink]) -> None:
+    flow = dg.Dataflow("first")
+    flow.source(dg.from_iterable(ROWS)).sink(sink(tmp_path))  # type: ignore[arg-type]
+    run(flow, writes=True)
+    again = dg.Dataflow("again")
+    read = dg.parquet if sink is dg.to_parquet else dg.json_lines
+    again.source(read(tmp_path)).sink(sink(tmp_path, overwrite=True))  # type: ignore[arg-type, call-arg]
+    with pytest.raises(dg.FlowError, match=r"writes to the folder that .* reads"):
+        run(again, writes=True)
+    kept = dg.collect()
+    last = dg.Dataflow("last")
+    last.source(read(tmp_path)).sink(kept)
+    run(last, writes=True)
+    assert len(kept.rows) == len(ROWS)
+
+
+def test_a_name_that_was_given_to_a_sink_is_kept_or_refused() -> None:
+    flow = dg.Dataflow("names")
+    rows = flow.source(dg.from_iterable(ROWS))
+    rows.sink(dg.collect(name="mine"))
+    with pytest.raises(dg.FlowError, match="two operators with the name 'mine'"):
+        rows.sink(dg.collect(name="mine"))
+    rows.sink(dg.collect())
+    rows.sink(dg.collect())
+    assert run(flow).sinks == ["mine", "collect", "collect_2"]
+
+
+def test_late_rows_that_are_dropped_do_not_go_unnoticed(caplog: pytest.LogCaptureFixture) -> None:
+    flow = dg.Dataflow("late")
+    rows = flow.source(dg.from_iterable([*ROWS, {"key": 1, "at": 900}, {"key": 1, "at": 1}], time="at"))
+    rows.window(dg.Tumbling("10ms")).aggregate(n=dg.count()).named("counts").sink(dg.collect())
+    with caplog.at_level(logging.WARNING, "dirigo"):
+        run(flow, rows_max=1)
+    assert caplog.messages == [
+        "1 row(s) came too late for 'counts' and were dropped; take them with .late, or raise the source's out_of_orderness"
+    ]
+
+
+@pytest.mark.parametrize(("name", "meant"), [("mean", "avg"), ("Tumble", "Tumbling"), ("Dataflw", "Dataflow")])
+def test_a_name_from_elsewhere_is_understood(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=f"did you mean '{meant}'"):
+        getattr(dg, name)
+
+
+def test_a_method_from_elsewhere_is_understood() -> None:
+    stream = dg.Dataflow("hints").source(dg.from_iterable(ROWS, time="at"))
+    with pytest.raises(AttributeError, match="did you mean 'key_by'"):
+        _ = stream.group_by  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="call key_by"):
+        _ = stream.aggregate  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="say first what becomes of the rows of a window"):
+        _ = stream.window(dg.Tumbling("1s")).filter  # type: ignore[attr-defined]
+    with pytest.raises(dg.FlowError, match="give each aggregate a name"):
+        stream.key_by("key").aggregate(dg.count())  # type: ignore[arg-type]
+
+
+def test_no_rows_at_a_time_are_refused() -> None:
+    flow = dg.Dataflow("none")
+    flow.source(dg.from_iterable(ROWS)).sink(dg.collect())
+    with pytest.raises(dg.DirigoError, match="at least one row at a time, not 0"):
+        run(flow, rows_max=0)
