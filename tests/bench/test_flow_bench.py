@@ -68,7 +68,6 @@ def test_flows_are_measured_in_bids_and_all_forms_of_a_query_agree() -> None:
 @pytest.mark.parametrize("engine", ["polars", "duckdb"])
 @pytest.mark.parametrize("query", VECTORISED)
 def test_a_batch_query_gives_the_answer_of_the_flow(engine: str, query: str) -> None:
-    pytest.importorskip(engine)
     cost = limit_process.measure(engine, query, EVENTS, repeats=1)
     assert (cost.engine, cost.query, cost.bids) == (engine, query, BIDS)
     assert cost.ratio == pytest.approx(cost.seconds / cost.flow_seconds)
@@ -86,7 +85,6 @@ def test_an_engine_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_batch_query_that_fails_says_why() -> None:
-    pytest.importorskip("polars")
     with pytest.raises(RuntimeError, match="the batch query q7 of polars failed"):
         measure_limits(EVENTS, repeats=0)
 

@@ -104,15 +104,20 @@ class Project(Step):
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
+def require_condition_type(condition: Expression, schema: pa.Schema, name: str) -> None:
+    """Refuse an expression that is neither true nor false."""
+    kind = type_of(condition, schema, name)
+    if not pa.types.is_boolean(kind):
+        raise FlowError(f"{name}: the condition {condition} is of type {kind}; compare it with something.")
+
+
 class Where(Step):
     """Rows for which an expression holds."""
 
     kind = "filter"
 
     def __init__(self, name: str, schema: pa.Schema, time: TimeColumn | None, condition: Expression) -> None:
-        kind = type_of(condition, schema, name)
-        if not pa.types.is_boolean(kind):
-            raise FlowError(f"{name}: the condition {condition} is of type {kind}; compare it with something.")
+        require_condition_type(condition, schema, name)
         super().__init__(name, schema, time)
         self._condition = condition
 
@@ -132,7 +137,7 @@ class Flag(Step):
     kind = "split"
 
     def __init__(self, name: str, schema: pa.Schema, time: TimeColumn | None, condition: Expression) -> None:
-        self._where = Where(name, schema, time, condition)  # which refuses what is no condition
+        require_condition_type(condition, schema, name)
         self._condition = condition
         super().__init__(name, schema.append(pa.field(SIDE, pa.bool_())), time)
 
