@@ -29,9 +29,9 @@ from dirigo.flow.graph import Dataflow
 from dirigo.flow.job import Job
 from dirigo.flow.keyed import KeyedStream
 from dirigo.flow.row import Row
-from dirigo.flow.sinks import Sink, collect, to_callback, to_console, to_json_lines, to_parquet
+from dirigo.flow.sinks import Sink, collect, to_callback, to_console, to_json_lines, to_parquet, to_spark
 from dirigo.flow.slo import SLO
-from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, parquet, socket_lines
+from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, paced, parquet, socket_lines
 from dirigo.flow.stream import Stream
 from dirigo.flow.windowed import WindowedStream
 from dirigo.flow.windows import Session, Sliding, Tumbling
@@ -76,6 +76,7 @@ __all__ = [
     "max",
     "median",
     "min",
+    "paced",
     "parquet",
     "quantile",
     "socket_lines",
@@ -85,6 +86,7 @@ __all__ = [
     "to_console",
     "to_json_lines",
     "to_parquet",
+    "to_spark",
     "top",
     "variance",
     "when",

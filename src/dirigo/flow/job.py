@@ -43,10 +43,17 @@ class Job:
 
     def prepare_sinks(self) -> None:
         """Have every sink look at its place before anything runs."""
-        sinks = [stage.operator for stage in self.plan.stages if isinstance(stage.operator, SinkRows)]
+        sinks = self._sinks()
         self._refuse_shared_places(sinks)
         for operator in sinks:
             operator.sink.prepare(operator.schema)
+
+    def outside_sinks(self) -> list[SinkRows]:
+        """Those whose rows leave the job."""
+        return [operator for operator in self._sinks() if operator.sink.is_outside]
+
+    def _sinks(self) -> list[SinkRows]:
+        return [stage.operator for stage in self.plan.stages if isinstance(stage.operator, SinkRows)]
 
     def _refuse_shared_places(self, sinks: Sequence[SinkRows]) -> None:
         """A sink owns its folder: two would replace each other's files, and one over a source would remove its input."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from dirigo.flow.bad_rows import Bad
 from dirigo.flow.errors import OperatorFailure
-from dirigo.flow.sources.source import Source, Split
+from dirigo.flow.sources.source import Piece, Source, Split
 from dirigo.flow.time_column import LATEST_MS, TimeColumn, Times
 from dirigo.flow.watermark import BEGINNING, END, Watermark, passes
 from dirigo.kernel import Address, CriticalOutput, DirigoError, Output
@@ -16,6 +16,12 @@ from dirigo.kernel import Address, CriticalOutput, DirigoError, Output
 READ_PORT, BAD_PORT = 0, 1
 
 Emission = Output | CriticalOutput
+
+
+def newest_of(times: Times) -> int:
+    """The newest of the times of some rows. A bad row must not end the stream for all others."""
+    newest = int(np.max(times))
+    return newest if newest <= LATEST_MS else int(np.max(times, initial=BEGINNING, where=times <= LATEST_MS))
 
 
 class SourceReader:
@@ -34,6 +40,7 @@ class SourceReader:
         self._every_ms = watermark_every_ms
         self.grid_ms = 1  # see Operator.watermark_grid_ms; the plan knows better
         self._is_idle = False
+        self._holds_time = False  # the last piece said that more rows of its age follow
         self._quiet_since_s: float | None = None
 
     def read(self, rows_max: int, now_s: float) -> Sequence[Emission]:
@@ -47,7 +54,11 @@ class SourceReader:
         except Exception as error:
             raise OperatorFailure(f"source '{self.source.name}' failed: {type(error).__name__}: {error}") from error
         emissions: list[Emission] = []
-        if piece is not None and (piece.rows.num_rows or piece.bad):
+        if piece is not None:
+            self._holds_time = piece.holds_time
+            if piece.due_s is not None:
+                now_s = piece.due_s
+        if piece is not None and (piece.rows.num_rows or piece.bad or piece.reached_ms is not None):
             self._quiet_since_s = None
             if piece.bad:
                 bad = [Bad(each.row, each.error) for each in piece.bad]
@@ -56,8 +67,10 @@ class SourceReader:
                 self._wake_up(emissions, now_s)
                 self.rows += piece.rows.num_rows
                 emissions.append(Output(self.target, (READ_PORT, piece.rows), now_s))
-                if self._time is not None:
-                    self._note_times(self._time.read(piece.rows), emissions, now_s)
+            if self._time is not None and (piece.rows.num_rows or piece.reached_ms is not None):
+                self._note_times(self._time, piece)
+                self._wake_up(emissions, now_s)
+                self._tell_time_if_due(emissions, now_s)
         if self.split.ended:
             self.end(emissions, now_s)
         elif not emissions and piece is None:
@@ -69,12 +82,15 @@ class SourceReader:
         self.split.close()
         emissions.append(CriticalOutput(self.target, Watermark(END), final=True, created=now_s))
 
-    def _note_times(self, times: Times, emissions: list[Emission], now_s: float) -> None:
-        newest = int(np.max(times))
-        if newest > LATEST_MS:  # a bad row must not end the stream for all others
-            newest = int(np.max(times, initial=BEGINNING, where=times <= LATEST_MS))
-        if newest > self.newest_ms:
-            self.newest_ms = newest
+    def _note_times(self, time: TimeColumn, piece: Piece) -> None:
+        if piece.rows.num_rows:
+            self.newest_ms = max(self.newest_ms, newest_of(time.read(piece.rows)))
+        if piece.reached_ms is not None:
+            self.newest_ms = max(self.newest_ms, piece.reached_ms)
+
+    def _tell_time_if_due(self, emissions: list[Emission], now_s: float) -> None:
+        if self._holds_time:
+            return
         watermark = self.newest_ms - self.source.out_of_orderness_ms
         is_due = self.grid_ms > self._every_ms or watermark >= self.watermark + self._every_ms
         if is_due:
@@ -95,6 +111,8 @@ class SourceReader:
 
     def _note_quiet(self, emissions: list[Emission], now_s: float) -> None:
         """Nothing comes: tell how far time is, and after long enough do not hold up the others any more, if so asked for."""
+        if self._holds_time:  # the rest of what has begun is on its way, and may be as old as what came
+            return
         if self._time is not None and self.newest_ms > BEGINNING and not self._is_idle:
             self._tell_time(emissions, now_s)
         if self.source.idle_after_ms is None or self._is_idle:

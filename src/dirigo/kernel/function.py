@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dirigo.kernel.address import Address, WorkerId
+from dirigo.kernel.address import Address, WorkerId, job_of
 from dirigo.kernel.errors import GraphError
 from dirigo.kernel.message import NO_DEADLINE, CriticalOutput, CriticalRun, Granularity, Output
 
@@ -114,6 +114,10 @@ class Directory:
         _check_edges(job)
         _check_acyclic(job)
         self._specs.update(job)
+
+    def remove_job(self, job: str) -> None:
+        for address in [address for address in self._specs if job_of(address) == job]:
+            del self._specs[address]
 
     def __getitem__(self, address: Address) -> FunctionSpec:
         try:

@@ -35,7 +35,7 @@ class Granularity(IntEnum):
     ONE = 1  # SYNC_ONE: all upstream actors together
 
 
-class _Record(msgspec.Struct, frozen=True, gc=False, tag=True):
+class _Record(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
     """Immutable, without cycles, and tagged with its kind on the wire."""
 
 

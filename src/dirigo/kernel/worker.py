@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dirigo.kernel.address import Address, WorkerId
+from dirigo.kernel.address import Address, WorkerId, job_of
 from dirigo.kernel.errors import ProtocolError
 from dirigo.kernel.function import Directory, FunctionSpec
 from dirigo.kernel.hooks import Hooks, Observer
@@ -82,7 +82,9 @@ class Worker:
                 asked_again += 1
                 self._do_requests()  # which may have made a message ready
                 continue
-            instance: Instance = self.parties[message.to]  # type: ignore[assignment]  # only instances offer messages
+            instance: Instance | None = self.parties.get(message.to)  # type: ignore[assignment]  # only instances offer messages
+            if instance is None:  # its job is gone, and the strategy cannot know
+                continue
             if instance.state is _RUNNABLE or instance.may_run(message):
                 break
             instance.held.append(message)  # type: ignore[arg-type]  # a critical message always may run
@@ -121,6 +123,19 @@ class Worker:
         self.strategy.post_apply(self, message, elapsed_s)
         if self._requests:
             self._do_requests()
+
+    def abandon(self) -> None:
+        """User code will not return properly, so its job is lost: forget the message that ``next`` chose."""
+        self.running = self._current = None
+
+    def remove_job(self, job: str) -> None:
+        """Forget a job with all it has here. What the strategy still keeps of it is dropped when its turn comes."""
+        self.directory.remove_job(job)
+        for address in [address for address in self.parties if job_of(address) == job]:
+            del self.parties[address]
+            self.timed.discard(address)
+        if self.running is not None and job_of(self.running.to) == job:
+            self.abandon()
 
     def next_timer(self) -> float | None:
         """When the host should call ``fire_timers``; None if no timer is set here."""

@@ -8,6 +8,7 @@ from dirigo.flow.sinks.console import to_console
 from dirigo.flow.sinks.json_lines import to_json_lines
 from dirigo.flow.sinks.parquet import to_parquet
 from dirigo.flow.sinks.sink import Sink, Writer
+from dirigo.flow.sinks.to_spark import to_spark
 
 __all__ = [
     "Collected",
@@ -18,4 +19,5 @@ __all__ = [
     "to_console",
     "to_json_lines",
     "to_parquet",
+    "to_spark",
 ]

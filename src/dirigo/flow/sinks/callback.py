@@ -24,6 +24,7 @@ class CallbackSink(Sink):
     """Calls a function with the rows or batches."""
 
     default_name = "to_callback"
+    is_outside = True
 
     def __init__(self, fn: Callable[[Any], object], batches: bool, name: str) -> None:
         super().__init__(name)

@@ -19,6 +19,7 @@ class Collected(Sink):
     """The rows of all partitions, partition after partition, each in the order in which they came."""
 
     default_name = "collect"
+    is_outside = True
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -21,6 +21,7 @@ class ConsoleSink(Sink):
     """Shows rows. All partitions in a process share the limit."""
 
     default_name = "to_console"
+    is_outside = True
 
     def __init__(self, limit: int | None, file: TextIO | None, name: str) -> None:
         super().__init__(name)

@@ -34,6 +34,10 @@ class Sink(ABC):
 
     default_name: ClassVar[str] = ""
     """The name of a sink that was given none: then several may have it, and are told apart by numbers."""
+    is_outside: ClassVar[bool] = False
+    """Whether its rows leave the job, and are not written where it runs."""
+    is_taken_by_client: ClassVar[bool] = True
+    """Of such a sink: whether the process that submits the job takes them."""
 
     def __init__(self, name: str) -> None:
         """Describe the place; nothing is touched before `prepare`."""

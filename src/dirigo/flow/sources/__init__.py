@@ -5,6 +5,7 @@ from __future__ import annotations
 from dirigo.flow.sources.files import csv, json_lines, parquet
 from dirigo.flow.sources.generator import generator
 from dirigo.flow.sources.iterable import from_iterable
+from dirigo.flow.sources.paced import paced
 from dirigo.flow.sources.socket import socket_lines
 from dirigo.flow.sources.source import BadRow, Piece, Source, Split
 
@@ -17,6 +18,7 @@ __all__ = [
     "from_iterable",
     "generator",
     "json_lines",
+    "paced",
     "parquet",
     "socket_lines",
 ]

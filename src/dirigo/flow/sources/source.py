@@ -35,6 +35,12 @@ class Piece:
 
     rows: pa.RecordBatch
     bad: Sequence[BadRow] = ()
+    holds_time: bool = False
+    """More rows of this age follow, in any order of time: event time stands still until a piece that does not say so."""
+    reached_ms: int | None = None
+    """How far the source as a whole is in event time, where the split knows it from elsewhere than its own rows."""
+    due_s: float | None = None
+    """When the oldest row should have been given, where the source has a pace: latencies count from then."""
 
 
 class Split(ABC):

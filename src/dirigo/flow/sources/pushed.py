@@ -1,0 +1,134 @@
+"""Rows that somebody outside pushes into a running job, micro-batch by micro-batch: a Spark query, for one.
+
+How the rows get to a worker is the host's business: a split reads from a queue that the host attaches to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from dirigo.flow.duration import Duration
+from dirigo.flow.errors import FlowError
+from dirigo.flow.schema import SchemaLike, as_schema
+from dirigo.flow.sources.source import Piece, Source, Split, joined, require_wanted
+
+PIECE_BYTES: Final = 1 << 20  # small batches are put together up to this size, so that a message is worth its cost
+
+
+@dataclass(frozen=True)
+class Released:
+    """What came to one split with one micro-batch; perhaps no rows at all, but the news of how far time is."""
+
+    batches: Iterator[pa.RecordBatch]
+    reached_ms: int | None = None
+    """Event time of the newest row of the micro-batch, over all splits."""
+
+
+class Queue(Protocol):
+    """Where a split takes its rows from. It is asked by one thread at a time."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing to take, now and for ever."""
+
+    def take(self) -> Released | None:
+        """The next micro-batch; None when there is none at the moment."""
+
+
+class PushedSource(Source):
+    """Rows that are pushed from outside. The host ends it, when whoever pushes has ended."""
+
+    def __init__(
+        self,
+        schema: SchemaLike,
+        *,
+        name: str = "pushed",
+        is_bounded: bool = False,
+        time: str | None = None,
+        out_of_orderness: Duration = "0ms",
+        idle_after: Duration | None = None,
+    ) -> None:
+        columns = as_schema(schema, name)
+        super().__init__(
+            columns,
+            name=name,
+            is_bounded=is_bounded,
+            time=time,
+            out_of_orderness=out_of_orderness,
+            idle_after=idle_after,
+        )
+        for field in columns:
+            if _has_dictionary(field.type):
+                raise FlowError(
+                    f"{name}: the column '{field.name}' has type {field.type}, which cannot be pushed batch by batch;"
+                    " declare it with the type of its values."
+                )
+
+    def splits(self, wanted: int) -> Sequence[Split]:
+        require_wanted(wanted, self.name)
+        return [PushedSplit(self.schema, number) for number in range(wanted)]
+
+
+class PushedSplit(Split):
+    """The rows that come to one place. Time stands still until the last row of a micro-batch: its rows have any order."""
+
+    def __init__(self, schema: pa.Schema, number: int) -> None:
+        self.number = number
+        self._schema = schema
+        self._queue: Queue | None = None
+        self._current: Released | None = None
+        self._rest: pa.RecordBatch | None = None  # of the micro-batch at hand: what comes next
+
+    def attach(self, queue: Queue) -> None:
+        """Read from this queue from now on; before, nothing comes."""
+        self._queue = queue
+
+    def read(self, rows_max: int) -> Piece | None:
+        if self._queue is None or self.ended:
+            return None
+        if self._current is None:
+            self._current = self._queue.take()
+            if self._current is None:
+                self.ended = self._queue.ended
+                return None
+            self._rest = self._next_batch(self._current)
+        return self._read_current(self._current, self._queue, rows_max)
+
+    def close(self) -> None:
+        self.ended = True
+        self._queue = None
+        self._current = None
+        self._rest = None
+
+    def _read_current(self, current: Released, queue: Queue, rows_max: int) -> Piece:
+        taken: list[pa.RecordBatch] = []
+        room, size = rows_max, 0
+        while self._rest is not None and room > 0 and size < PIECE_BYTES:
+            part = self._rest.slice(0, room)
+            taken.append(part)
+            room -= part.num_rows
+            size += part.nbytes
+            if part.num_rows < self._rest.num_rows:
+                self._rest = self._rest.slice(part.num_rows)
+            else:
+                self._rest = self._next_batch(current)
+        rows = joined(taken, self._schema)
+        if self._rest is not None:
+            return Piece(rows, holds_time=True)
+        self._current = None
+        self.ended = queue.ended
+        return Piece(rows, reached_ms=current.reached_ms)
+
+    def _next_batch(self, current: Released) -> pa.RecordBatch | None:
+        """One ahead of what is given out, to know which rows are the last ones."""
+        return next((batch for batch in current.batches if batch.num_rows), None)
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return True
+    return any(_has_dictionary(kind.field(number).type) for number in range(kind.num_fields))

@@ -1,0 +1,228 @@
+"""How everybody else talks to a cluster: the command line, ``dg.Cluster``, and Spark's tasks.
+
+A client may be used by several threads: each has a connection of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+import zmq
+
+from dirigo.flow import Dataflow
+from dirigo.flow.job import Job
+from dirigo.flow.sinks.sink import Sink
+from dirigo.runtime import control
+from dirigo.runtime.errors import ControlError, JobFailed
+from dirigo.runtime.results import ResultsReader
+from dirigo.runtime.shipping import manifest_of, ship
+
+T = TypeVar("T")
+
+BUDGET_BYTES = 64 << 20
+_ANSWER_S = 15.0
+_WAIT_S = 30.0  # for the end of a job, before asking again
+_OVER = ("finished", "cancelled", "failed")
+_FULL_S = 0.02
+
+_encoder = msgspec.msgpack.Encoder()
+_answers = msgspec.msgpack.Decoder(control.Answer)
+
+
+class Client:
+    """A connection to one cluster."""
+
+    def __init__(self, access: control.Access, *, answer_s: float = _ANSWER_S) -> None:
+        self.access = access
+        self._answer_s = answer_s
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._mine = threading.local()
+        self._lock = threading.Lock()
+        self._sockets: list[zmq.Socket[bytes]] = []
+
+    def close(self) -> None:
+        with self._lock:
+            for socket in self._sockets:
+                socket.close(0)
+        self._context.term()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close_thread(self) -> None:
+        """Close the connections of the calling thread, which will not ask any more."""
+        for attribute in ("controller", "log"):
+            socket: zmq.Socket[bytes] | None = self._mine.__dict__.pop(attribute, None)
+            if socket is not None:
+                with self._lock:
+                    self._sockets.remove(socket)
+                socket.close(0)
+
+    # --- the cluster ---------------------------------------------------------------------------------------------------
+
+    def status(self) -> control.ClusterStatus:
+        return self._ask(control.GetStatus(), control.ClusterStatus)
+
+    def resize(self, workers: int) -> None:
+        """Have this many workers. More come as soon as they can; of fewer, those leave that no running job needs."""
+        self._ask(control.Resize(workers), None)
+
+    def stop_cluster(self) -> None:
+        self._ask(control.StopCluster(), None)
+
+    # --- jobs ----------------------------------------------------------------------------------------------------------
+
+    def submit(self, flow: Dataflow, *, name: str | None = None, budget_bytes: int = BUDGET_BYTES) -> JobHandle:
+        """Run a flow as a job. Rows for sinks such as collect() come back to this process while the job runs.
+
+        `budget_bytes`: when more than this waits in the job's queues, its sources stop for a while.
+        """
+        if budget_bytes < 1:
+            raise ControlError(f"a budget of {budget_bytes} bytes lets nothing run; give 1 or more.")
+        shipment = ship(flow)
+        job = Job(flow, name=name)
+        for reader in job.readers:
+            reader.split.close()
+        job.prepare_sinks()
+        request = control.Submit(job.name, shipment, manifest_of(job), budget_bytes)
+        status = self._ask(request, control.JobStatus)
+        return JobHandle(self, status, [(each.name, each.sink, each.schema) for each in job.outside_sinks()])
+
+    def jobs(self) -> list[control.JobStatus]:
+        return list(self.status().jobs)
+
+    def job(self, name: str) -> JobHandle:
+        """The newest job of this name, or the one with this id."""
+        return JobHandle(self, self.job_status(name), ())
+
+    def job_status(self, name: str, wait_s: float = 0.0) -> control.JobStatus:
+        return self._ask(control.GetJob(name, wait_s), control.JobStatus, wait_s)
+
+    def cancel(self, name: str) -> control.JobStatus:
+        return self._ask(control.CancelJob(name), control.JobStatus)
+
+    def end_sources(self, name: str, source: str | None = None) -> control.JobStatus:
+        return self._ask(control.EndSources(name, source), control.JobStatus)
+
+    def fail(self, name: str, error: str) -> None:
+        self._ask(control.FailJob(name, error), None)
+
+    # --- rows in and out -----------------------------------------------------------------------------------------------
+
+    def source_places(self, job: str, source: str | None = None) -> control.SourcePlaces:
+        return self._ask(control.GetPlaces(job, source), control.SourcePlaces)
+
+    def release(
+        self, job: str, source: str, query: str, batch: int, attempts: Iterable[control.AttemptRef], wait_s: float
+    ) -> None:
+        """Have what was staged for a micro-batch read, as soon as the source has room for it."""
+        request = control.ReleaseBatch(job, source, query, batch, tuple(attempts))
+        until = time.monotonic() + wait_s
+        pause_s = _FULL_S
+        while self._ask(request, str, _WAIT_S) == "full":
+            if time.monotonic() >= until:
+                raise ControlError(f"source '{source}' of job '{job}' has had no room for {wait_s:.0f} s; see its metrics.")
+            time.sleep(pause_s)
+            pause_s = min(1.0, pause_s * 1.5)
+
+    def log_info(self, job: str, sink: str | None = None) -> control.LogInfo:
+        return self._ask(control.GetLog(job, sink), control.LogInfo)
+
+    def log_read(self, job: str, sink: str, offset: int, bytes_max: int, wait_s: float) -> list[bytes]:
+        return self._ask(control.ReadLog(job, sink, offset, bytes_max, wait_s), list[bytes], wait_s)
+
+    # --- asking --------------------------------------------------------------------------------------------------------
+
+    def _ask(self, request: Any, kind: type[T] | None, wait_s: float = 0.0) -> T:
+        is_log = isinstance(request, control.GetLog | control.ReadLog)
+        socket = self._socket(is_log)
+        self._mine.number = number = getattr(self._mine, "number", 0) + 1
+        asked = control.AskedLog(number, request) if is_log else control.Asked(number, request)
+        until = time.monotonic() + self._answer_s + wait_s
+        try:
+            socket.send(_encoder.encode(asked), zmq.NOBLOCK)
+            while True:
+                left_ms = int((until - time.monotonic()) * 1000)
+                if left_ms <= 0 or not socket.poll(left_ms):
+                    raise self._silence()
+                answer = _answers.decode(socket.recv_multipart()[-1])
+                if answer.number == number:  # or it is the answer to a question that was given up
+                    break
+        except zmq.Again:
+            raise self._silence() from None
+        except zmq.ZMQError as error:
+            raise ControlError("the connection to the cluster is closed.") from error
+        if answer.error is not None:
+            raise ControlError(answer.error)
+        return answer.value if kind is None else msgspec.convert(answer.value, kind)
+
+    def _silence(self) -> ControlError:
+        return ControlError(
+            f"the cluster at {self.access.controller} does not answer; see whether it still runs, or start one."
+        )
+
+    def _socket(self, is_log: bool) -> zmq.Socket[bytes]:
+        attribute = "log" if is_log else "controller"
+        socket: zmq.Socket[bytes] | None = getattr(self._mine, attribute, None)
+        if socket is None:
+            socket = self._context.socket(zmq.DEALER)
+            socket.linger = 0
+            self.access.keys.secure_client(socket)
+            socket.connect(self.access.log if is_log else self.access.controller)
+            setattr(self._mine, attribute, socket)
+            with self._lock:
+                self._sockets.append(socket)
+        return socket
+
+
+class JobHandle:
+    """A job that was submitted."""
+
+    def __init__(self, client: Client, status: control.JobStatus, outside: Iterable[tuple[str, Sink, Any]]) -> None:
+        self._client = client
+        self.id = status.id
+        self.name = status.name
+        self._readers = [
+            ResultsReader(client, status.id, name, sink, schema) for name, sink, schema in outside if sink.is_taken_by_client
+        ]
+
+    def status(self) -> control.JobStatus:
+        return self._client.job_status(self.id)
+
+    def metrics(self) -> control.JobMetrics:
+        return self.status().metrics
+
+    def wait(self, timeout_s: float | None = None) -> control.JobStatus:
+        """Until the job is over and its rows are here. Raises ``JobFailed`` if it failed, ``TimeoutError`` if it goes on."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left = _WAIT_S if until is None else min(_WAIT_S, until - time.monotonic())
+            status = self._client.job_status(self.id, max(0.0, left))
+            if status.state in _OVER:
+                break
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"job '{self.name}' is {status.state} after {timeout_s:g} s; it goes on.")
+        for reader in self._readers:
+            reader.wait()
+        if status.state == "failed":
+            raise JobFailed(f"job '{self.name}' failed: {status.error}", status.traceback)
+        return status
+
+    def cancel(self) -> None:
+        """Stop the job at once; what it had not finished is lost."""
+        self._client.cancel(self.id)
+
+    def drain(self) -> None:
+        """Stop reading the sources; what has been read is worked to its end, and open windows are closed."""
+        self._client.end_sources(self.id)
+
+    def __repr__(self) -> str:
+        return f"JobHandle({self.id!r})"

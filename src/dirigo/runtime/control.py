@@ -1,0 +1,445 @@
+"""Everything that is said between the controller, its workers and its clients: one small record per sentence.
+
+Workers and clients talk to the controller over one socket; each side decodes what it may be told and refuses the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dirigo.runtime.keys import Keys
+
+
+class _Record(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Immutable, and tagged with its kind on the wire."""
+
+
+# --- how to find a cluster -------------------------------------------------------------------------------------------------
+
+
+class Bootstrap(msgspec.Struct, frozen=True):
+    """What a worker needs to find its cluster; it travels only inside a pickled task."""
+
+    run: str
+    worker: int
+    controller: str
+    keys: Keys
+
+
+class Access(msgspec.Struct, frozen=True):
+    """What a client needs to find a cluster."""
+
+    run: str
+    controller: str
+    log: str
+    keys: Keys
+
+
+# --- workers and the controller --------------------------------------------------------------------------------------------
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True):
+    """A worker that others may send to."""
+
+    worker: int
+    incarnation: int
+    control: str
+    data: str
+
+
+class JobFigures(msgspec.Struct, array_like=True):
+    """What one worker counts for one job. All but the sizes and the watermark only grow."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    messages: int = 0
+    queued_bytes: int = 0
+    state_bytes: int = 0
+    busy_s: float = 0.0
+    late_rows: int = 0
+    watermark_ms: int | None = None  # the furthest behind of its sources
+    paused: bool = False
+    latencies: dict[int, int] = {}  # see runtime.latency
+    forwarded: int = 0
+
+
+class WorkerFigures(msgspec.Struct, array_like=True):
+    """How one worker is."""
+
+    busy_s: float = 0.0
+    messages: int = 0
+    queued_bytes: int = 0
+    rss_bytes: int = 0
+    running: str | None = None  # the actor whose message is being executed
+    running_s: float = 0.0
+    refused: dict[str, int] = {}
+
+
+class Hello(_Record, frozen=True):
+    """A worker process has started and asks to join."""
+
+    run: str
+    worker: int
+    host: str
+    pid: int
+    control: str
+    data: str
+    intake: str
+    was_doing: str | None = None  # the actor that was executing when the process before this one ended
+    was_frozen: bool = False  # that process ended because its interpreter was kept from other threads
+
+
+class Beat(_Record, frozen=True):
+    """A worker lives, and this is how it is."""
+
+    incarnation: int
+    figures: WorkerFigures
+    jobs: dict[str, JobFigures]
+
+
+class Installed(_Record, frozen=True):
+    """A worker knows a job's actors, or says why it cannot."""
+
+    job: str
+    error: str | None = None
+    traceback: str | None = None
+    pushed: tuple[tuple[str, int], ...] = ()  # (source, split) that takes rows from outside here
+
+
+class ActorEnded(_Record, frozen=True):
+    """An actor at the end of the graph has seen the end of all its streams."""
+
+    job: str
+    address: str
+
+
+class SourceEnded(_Record, frozen=True):
+    """A source has been read to its end."""
+
+    job: str
+    address: str
+
+
+class ActorFailed(_Record, frozen=True):
+    """User code raised, or the protocol was violated: the job cannot go on."""
+
+    job: str
+    error: str
+    traceback: str | None
+
+
+class PeerLost(_Record, frozen=True):
+    """A worker could not deliver to another one for too long."""
+
+    worker: int
+    incarnation: int
+
+
+class Released(_Record, frozen=True):
+    """What a Spark query had staged is in the source now; or it was before; or there is no room yet."""
+
+    request: int
+    outcome: str  # "released", "known", "full" or a sentence
+
+
+class Removed(_Record, frozen=True):
+    """A job is gone from a worker; these are its last figures."""
+
+    job: str
+    figures: JobFigures
+
+
+class Leaving(_Record, frozen=True):
+    """A worker goes because it was told to."""
+
+
+FromWorker = Hello | Beat | Installed | ActorEnded | SourceEnded | ActorFailed | PeerLost | Released | Removed | Leaving
+
+
+class Welcome(_Record, frozen=True):
+    """The newcomer's number; stale messages of earlier processes in its place are told apart by it."""
+
+    incarnation: int
+    log: str
+    members: tuple[Member, ...]
+
+
+class Members(_Record, frozen=True):
+    """Who is there now."""
+
+    members: tuple[Member, ...]
+
+
+class Pulse(_Record, frozen=True):
+    """The controller lives."""
+
+
+class Install(_Record, frozen=True):
+    """Make a job's actors known; nothing runs yet."""
+
+    job: str
+    shipment: bytes
+    workers: tuple[int, ...]  # where its lessors are
+    budget_bytes: int
+
+
+class Start(_Record, frozen=True):
+    """Everybody knows the job: its sources may begin."""
+
+    job: str
+
+
+class DrainJob(_Record, frozen=True):
+    """Stop reading; what has been read runs to its end."""
+
+    job: str
+    source: str | None = None  # only this source
+
+
+class Remove(_Record, frozen=True):
+    """Forget a job and all that it holds."""
+
+    job: str
+
+
+class Release(_Record, frozen=True):
+    """A micro-batch was committed: what these attempts staged goes into the source."""
+
+    request: int
+    job: str
+    source: str
+    query: str
+    batch: int
+    attempts: tuple[tuple[int, str], ...]  # (split, attempt)
+
+
+class Stop(_Record, frozen=True):
+    """Go."""
+
+
+ToWorker = Welcome | Members | Pulse | Install | Start | DrainJob | Remove | Release | Stop
+
+
+# --- clients and the controller --------------------------------------------------------------------------------------------
+
+
+class JobMetrics(msgspec.Struct, frozen=True):
+    """What a job has done so far, over all workers."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    messages: int = 0
+    forwarded: int = 0
+    queued_bytes: int = 0
+    state_bytes: int = 0
+    busy_s: float = 0.0
+    late_rows: int = 0
+    watermark_ms: int | None = None
+    sources_paused: bool = False
+    latency_ms: dict[str, float] = {}  # p50, p95, p99, max: from a row's intended arrival to its result
+
+
+class JobStatus(msgspec.Struct, frozen=True):
+    """Where a job is in its life."""
+
+    id: str
+    name: str
+    state: str  # starting, running, draining, finished, cancelled, failed
+    submitted_s: float
+    ended_s: float | None = None
+    error: str | None = None
+    traceback: str | None = None
+    workers: tuple[int, ...] = ()
+    metrics: JobMetrics = JobMetrics()
+
+
+class WorkerStatus(msgspec.Struct, frozen=True):
+    """How one worker is, as its last beat told."""
+
+    id: int
+    state: str  # joining, ready, leaving, lost
+    incarnation: int = 0
+    host: str = ""
+    pid: int = 0
+    busy: float = 0.0  # share of the last second or so
+    messages: int = 0
+    queued_bytes: int = 0
+    rss_bytes: int = 0
+    running: str | None = None
+    running_s: float = 0.0
+    problem: str | None = None
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """The whole pool."""
+
+    name: str
+    uptime_s: float
+    workers: tuple[WorkerStatus, ...]
+    jobs: tuple[JobStatus, ...]
+    refused: dict[str, int] = {}
+
+
+class SplitPlace(msgspec.Struct, frozen=True):
+    """Where the rows of one split of a source are taken in."""
+
+    split: int
+    worker: int
+    incarnation: int
+    endpoint: str
+
+
+class SourcePlaces(msgspec.Struct, frozen=True):
+    """Where the rows of a source are taken in, and what they look like."""
+
+    job: str  # its id
+    source: str
+    schema: bytes
+    splits: tuple[SplitPlace, ...]
+
+
+class AttemptRef(msgspec.Struct, frozen=True):
+    """What one attempt of a Spark task staged."""
+
+    worker: int
+    incarnation: int
+    split: int
+    attempt: str
+    rows: int
+
+
+class LogInfo(msgspec.Struct, frozen=True):
+    """The results of one sink of a job."""
+
+    job: str  # its id
+    sink: str
+    schema: bytes
+    first: int
+    next: int
+    ended: bool
+    failed: str | None = None
+
+
+class GetStatus(_Record, frozen=True):
+    """How is everybody?"""
+
+
+class Submit(_Record, frozen=True):
+    """Run a job."""
+
+    name: str
+    shipment: bytes
+    manifest: Manifest
+    budget_bytes: int
+
+
+class GetJob(_Record, frozen=True):
+    """How is a job, by its name or id? With ``wait_s``, answer when it ends or when the time is over."""
+
+    job: str
+    wait_s: float = 0.0
+
+
+class CancelJob(_Record, frozen=True):
+    """Stop a job at once."""
+
+    job: str
+
+
+class EndSources(_Record, frozen=True):
+    """Stop a job's sources, or one of them; what they gave is worked to its end."""
+
+    job: str
+    source: str | None = None
+
+
+class FailJob(_Record, frozen=True):
+    """What feeds a job has failed, so the job does."""
+
+    job: str
+    error: str
+
+
+class Resize(_Record, frozen=True):
+    """Have this many workers."""
+
+    workers: int
+
+
+class StopCluster(_Record, frozen=True):
+    """End everything."""
+
+
+class GetPlaces(_Record, frozen=True):
+    """Where does a source take rows in?"""
+
+    job: str
+    source: str | None
+
+
+class ReleaseBatch(_Record, frozen=True):
+    """A micro-batch has been committed."""
+
+    job: str
+    source: str
+    query: str
+    batch: int
+    attempts: tuple[AttemptRef, ...]
+
+
+class GetLog(_Record, frozen=True):
+    """What is in the results log of a job's sink?"""
+
+    job: str
+    sink: str | None
+
+
+class ReadLog(_Record, frozen=True):
+    """Record batches from an offset on; with ``wait_s``, answer when there is one or when the time is over."""
+
+    job: str
+    sink: str
+    offset: int
+    bytes_max: int
+    wait_s: float
+
+
+LogRequest = GetLog | ReadLog
+
+Request = GetStatus | Submit | GetJob | CancelJob | EndSources | FailJob | Resize | StopCluster | GetPlaces | ReleaseBatch
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What the controller has to know of a job whose code it never runs."""
+
+    leaves: int  # actors at the end of the graph
+    partitions: int
+    sinks: dict[str, tuple[int, bytes]]  # those that go to the results log: how many partitions write, and the schema
+    pushed: dict[str, tuple[int, bytes]]  # sources that take rows from outside: how many splits, and the schema
+
+
+class Asked(_Record, frozen=True):
+    """A request with the number that its answer repeats."""
+
+    number: int
+    request: Request
+
+
+class AskedLog(_Record, frozen=True):
+    """A request to the results log."""
+
+    number: int
+    request: LogRequest
+
+
+class Answer(_Record, frozen=True):
+    """The answer to a request: a record as plain data, or an error of one sentence."""
+
+    number: int
+    value: Any = None
+    error: str | None = None
+
+
+ToController = Asked | FromWorker

@@ -1,0 +1,449 @@
+"""The controller on the driver: who is in the pool, which jobs run on it, and what has become of them.
+
+One thread owns the socket and all state. Workers and clients talk to it; it runs none of the user's code, and no message of
+a job ever passes through it. What it knows of a worker is in ``membership``, of a job in ``job_record``.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import msgspec
+import zmq
+
+from dirigo.runtime import control
+from dirigo.runtime.bell import Bell
+from dirigo.runtime.errors import ControlError
+from dirigo.runtime.gate import Gate, Refusals
+from dirigo.runtime.job_record import JobRecord
+from dirigo.runtime.keys import Keys
+from dirigo.runtime.log.errors import LogError
+from dirigo.runtime.log_server import RETAIN_BYTES, RETAIN_S, LogServer
+from dirigo.runtime.membership import Slot
+from dirigo.runtime.pool import Pool
+from dirigo.runtime.requests import Requests
+
+TICK_S = 0.1
+PULSE_S = 1.0
+LAST_FIGURES_S = 2.0  # a worker has this long to send its last figures of a job
+JOBS_REMEMBERED = 200
+_AT_ONCE = 64
+
+_log = logging.getLogger(__name__)
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(control.ToController)
+
+
+class Controller:
+    """One cluster's. ``start`` it, and talk to it with a ``Client``."""
+
+    def __init__(
+        self,
+        name: str,
+        pool: Pool,
+        workers: int,
+        *,
+        logs: Path,
+        host: str = "127.0.0.1",
+        retain_bytes: int = RETAIN_BYTES,
+        retain_s: float = RETAIN_S,
+    ) -> None:
+        self.name = name
+        self.run_id = secrets.token_hex(8)
+        self.keys = Keys.new()
+        self.pool = pool
+        self.slots: dict[int, Slot] = {}
+        self.jobs: dict[str, JobRecord] = {}
+        self.wanted = workers
+        self.refusals = Refusals("the controller")
+        self.began_s = time.time()
+        self.is_stopping = False
+        self._incarnations = self._submissions = 0
+        self._pulse_s = 0.0
+        self._last_figures_until: dict[str, float] = {}
+        self._inbox: SimpleQueue[tuple[str, str | None]] = SimpleQueue()  # jobs whose logs have ended, or cannot go on
+        self._bell = Bell()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._gate = Gate(self._context, self.keys, self.refusals)
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.linger = 200  # the last orders should arrive
+        self._socket.router_mandatory = True
+        self._socket.router_handover = True
+        self.keys.secure_server(self._socket)
+        self._gate.watch(self._socket)
+        self._endpoint = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
+        self.logs = LogServer(
+            self._context,
+            self.keys,
+            host,
+            logs,
+            self.refusals,
+            self._note_logs_ended,
+            retain_bytes=retain_bytes,
+            retain_s=retain_s,
+        )
+        self._gate.watch(self.logs.socket)
+        self.access = control.Access(self.run_id, self._endpoint, self.logs.endpoint, self.keys)
+        self._requests = Requests(self)
+        self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
+
+    def start(self) -> None:
+        self.logs.start()
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Tell all workers to go, and end."""
+        self.is_stopping = True
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        self.logs.stop()
+        self._gate.close()
+        self._socket.close(200)
+        self._context.term()
+        self._bell.close()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def bootstrap(self, worker: int) -> control.Bootstrap:
+        return control.Bootstrap(self.run_id, worker, self._endpoint, self.keys)
+
+    # --- the loop ------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        for socket in (self._socket, self._gate.socket, *self._gate.monitors, self._bell.descriptor):
+            poller.register(socket, zmq.POLLIN)
+        self._fill_slots()
+        ticked_s = 0.0
+        while not self.is_stopping:
+            ready = dict(poller.poll(int(TICK_S * 1000)))
+            if self._gate.socket in ready:
+                self._gate.answer()
+            for monitor in self._gate.monitors:
+                if monitor in ready:
+                    self._gate.look(monitor)
+            if self._socket in ready:
+                for _ in range(_AT_ONCE):
+                    try:
+                        self._take(self._socket.recv_multipart(zmq.NOBLOCK))
+                    except zmq.Again:
+                        break
+            if self._bell.descriptor in ready:
+                self._bell.silence()
+                self._take_inbox()
+            now = time.monotonic()
+            if now - ticked_s >= TICK_S:
+                ticked_s = now
+                self._tick(now)
+        for job in list(self.jobs.values()):
+            if job.is_live:
+                self.end(job, "cancelled", None)
+                self._settle(job)
+        self._requests.look(time.monotonic(), is_last=True)
+        for slot in self.slots.values():
+            self._order(slot, control.Stop())
+
+    def _take(self, frames: list[bytes]) -> None:
+        try:
+            (identity, body) = frames
+            record = _decoder.decode(body)
+        except (ValueError, msgspec.DecodeError) as error:
+            self.refusals.note("a malformed message", str(error))
+            return
+        try:
+            if isinstance(record, control.Asked):
+                self._requests.take(identity, record)
+            else:
+                self._hear(identity, record)
+        except Exception:  # one request must not stop the service
+            _log.exception("the controller could not handle %s", type(record).__name__)
+
+    def _note_logs_ended(self, job: str, error: str | None) -> None:
+        """Called by the thread of the logs."""
+        self._inbox.put((job, error))
+        self._bell.ring()
+
+    def _take_inbox(self) -> None:
+        with suppress(Empty):
+            while True:
+                name, error = self._inbox.get_nowait()
+                job = self.jobs.get(name)
+                if job is not None and error is not None:
+                    self.fail(name, error, None)
+                elif job is not None:
+                    job.logs_ended = True
+                    self._look_for_the_end(job)
+
+    def _tick(self, now: float) -> None:
+        for slot in list(self.slots.values()):
+            if slot.is_silent(now):
+                self._lose(slot, "gave no sign of life for too long")
+                self.pool.interrupt(slot.worker)
+        if now - self._pulse_s >= PULSE_S:
+            self._pulse_s = now
+            for slot in self.slots.values():
+                self._order(slot, control.Pulse())
+        for name, until in list(self._last_figures_until.items()):
+            if now >= until:
+                self._settle(self.jobs[name])
+        self._fill_slots()
+        self._place_waiting()
+        self._requests.look(now)
+
+    # --- workers -------------------------------------------------------------------------------------------------------
+
+    def _hear(self, identity: bytes, record: control.FromWorker) -> None:
+        if isinstance(record, control.Hello):
+            self._greet(identity, record)
+            return
+        slot = next((each for each in self.slots.values() if each.identity == identity), None)
+        if slot is None or not slot.is_there:
+            self.refusals.note("a report of a worker that is not a member")
+            return
+        slot.heard_s = time.monotonic()
+        match record:
+            case control.Beat():
+                slot.beat(record.figures, slot.heard_s)
+                for name, figures in record.jobs.items():
+                    if name in self.jobs and self.jobs[name].is_live:
+                        self.jobs[name].figures[slot.worker] = figures
+            case control.Installed():
+                self._note_installed(slot, record)
+            case control.ActorEnded():
+                job = self.jobs.get(record.job)
+                if job is not None:
+                    job.ended_leaves.add(record.address)
+                    self._look_for_the_end(job)
+            case control.ActorFailed():
+                self.fail(record.job, record.error, record.traceback)
+            case control.Removed():
+                self._note_removed(slot, record)
+            case control.Released():
+                self._requests.released(record)
+            case control.PeerLost():
+                self._note_unreachable(slot, record)
+
+    def _greet(self, identity: bytes, hello: control.Hello) -> None:
+        slot = self.slots.get(hello.worker)
+        if hello.run != self.run_id or slot is None:
+            self.refusals.note("a worker of another run")
+            self._send(identity, control.Stop())
+            return
+        if slot.identity == identity:
+            return
+        if slot.is_there:  # the process that had this place is gone: its host started another one
+            how = "stopped answering, was ended" if hello.was_frozen else "ended unexpectedly"
+            self._lose(slot, f"{how} and was started again", hello.was_doing, hello.was_frozen)
+        self._incarnations += 1
+        slot.join(hello, identity, self._incarnations, time.monotonic())
+        _log.info("worker %d joined from %s, process %d", slot.worker, hello.host, hello.pid)
+        self._send(identity, control.Welcome(slot.incarnation, self.logs.endpoint, self._members()))
+        self._tell_members()
+        for job in self.jobs.values():  # it may be asked to help with any of them
+            if job.state in ("starting", "running", "draining"):
+                self._order(slot, job.install())
+
+    def _lose(self, slot: Slot, how: str, culprit: str | None = None, is_frozen: bool = False) -> None:
+        """A worker is gone: so is all that it held, and the jobs that it served cannot go on."""
+        pid = slot.hello.pid if slot.hello else 0
+        _log.warning("worker %d (process %d) %s", slot.worker, pid, how)
+        slot.state = "leaving" if slot.state == "leaving" else "lost"
+        slot.problem = how
+        slot.identity = b""
+        self._tell_members()
+        for job in list(self.jobs.values()):
+            job.forget_worker(slot.worker)
+            if job.is_live and job.was_served_by(slot.worker):
+                self.fail(job.id, self._loss(job, slot, how, culprit, is_frozen), None)
+
+    def _loss(self, job: JobRecord, slot: Slot, how: str, culprit: str | None, is_frozen: bool) -> str:
+        sentence = f"worker {slot.worker} {how}, and with it went a part of the states of job '{job.name}'"
+        if culprit is not None:
+            owner, operator = culprit.split("/")[:2]
+            whose = "this job" if owner == job.id else f"job '{owner}'"
+            sentence += f"; it was executing operator '{operator}' of {whose}"
+        if is_frozen:
+            sentence += ", which did not give up the interpreter lock: a worker whose other threads cannot run is ended"
+        return f"{sentence}; submit the job again."
+
+    def _members(self) -> tuple[control.Member, ...]:
+        return tuple(slot.member() for slot in self.slots.values() if slot.is_there)
+
+    def _tell_members(self) -> None:
+        members = control.Members(self._members())
+        for slot in self.slots.values():
+            if slot.is_there:
+                self._order(slot, members)
+
+    def _fill_slots(self) -> None:
+        """Have as many workers as are wanted: start new ones, and let go of the last ones once no job needs them."""
+        staying = [slot for slot in self.slots.values() if slot.state != "leaving"]
+        number = 0
+        while len(staying) < self.wanted:
+            while number in self.slots:
+                number += 1
+            slot = self.slots[number] = Slot(number)
+            staying.append(slot)
+            self.pool.start(self.bootstrap(number))
+        for slot in sorted(staying, key=lambda each: each.worker)[self.wanted :]:
+            slot.state = "leaving"
+        for slot in [each for each in self.slots.values() if each.state == "leaving"]:
+            if not any(job.is_live and job.was_served_by(slot.worker) for job in self.jobs.values()):
+                self.pool.stop(slot.worker)
+                self._order(slot, control.Stop())
+                del self.slots[slot.worker]
+                for job in self.jobs.values():
+                    job.forget_worker(slot.worker)
+                self._tell_members()
+
+    def _note_unreachable(self, slot: Slot, record: control.PeerLost) -> None:
+        other = self.slots.get(record.worker)
+        if other is None or other.incarnation != record.incarnation:
+            return
+        for job in list(self.jobs.values()):
+            if job.is_live and job.was_served_by(slot.worker) and job.was_served_by(other.worker):
+                self.fail(
+                    job.id,
+                    f"worker {slot.worker} cannot reach worker {other.worker}; see that the hosts of the cluster can "
+                    "connect to each other on any port, and submit the job again.",
+                    None,
+                )
+
+    # --- jobs ----------------------------------------------------------------------------------------------------------
+
+    def submit(self, request: control.Submit) -> JobRecord:
+        for job in self.jobs.values():
+            if job.name == request.name and job.is_live:
+                raise ControlError(
+                    f"a job '{request.name}' is running already; cancel it first, or submit this one with another name."
+                )
+        self._submissions += 1
+        job_id = f"{request.name}~{self._submissions}"
+        job = JobRecord(job_id, request.name, request.manifest, request.shipment, request.budget_bytes, time.time())
+        job.logs_ended = not request.manifest.sinks
+        try:
+            self.logs.add(job.id, job.name, request.manifest)
+        except LogError as error:
+            raise ControlError(str(error)) from error
+        self.jobs[job.id] = job
+        self._forget_old_jobs()
+        self._place_waiting()
+        return job
+
+    def _place_waiting(self) -> None:
+        """Give jobs their workers, once all that are wanted are there."""
+        ready = sorted(slot.worker for slot in self.slots.values() if slot.state == "ready")
+        if len(ready) < self.wanted or not ready:
+            return
+        for job in self.jobs.values():
+            if job.state == "waiting":
+                first = self._submissions % len(ready)  # not all jobs begin at the same worker
+                job.workers = (*ready[first:], *ready[:first])
+                job.state = "starting"
+                job.installing = set(ready)
+                self._order_all(ready, job.install())
+
+    def _note_installed(self, slot: Slot, record: control.Installed) -> None:
+        job = self.jobs.get(record.job)
+        if job is None or not job.is_live:
+            return
+        job.installing.discard(slot.worker)
+        if record.error is not None and slot.worker not in job.workers:
+            _log.warning("worker %d cannot help with job %s: %s", slot.worker, job.id, record.error)
+            return
+        if record.error is not None:
+            self.fail(job.id, f"worker {slot.worker} cannot install the job: {record.error}", record.traceback)
+            return
+        job.installed.add(slot.worker)
+        for source, split in record.pushed:
+            job.places[source, split] = slot.worker
+        if job.state == "starting" and not job.installing:
+            job.state = "running"
+            self._order_all(job.installed, control.Start(job.id))
+            for wanted in job.to_drain:
+                self.drain(job, wanted)
+
+    def drain(self, job: JobRecord, source: str | None) -> None:
+        if job.state in ("waiting", "starting"):
+            job.to_drain.append(source)  # once it has started
+            return
+        if source is None:
+            job.state = "draining"
+        self._order_all(job.installed, control.DrainJob(job.id, source))
+
+    def fail(self, name: str, error: str, trace: str | None) -> None:
+        job = self.jobs.get(name)
+        if job is not None and job.is_live and job.outcome is None:
+            job.error, job.traceback = error, trace
+            _log.warning("job %s failed: %s", name, error)
+            self.end(job, "failed", error)
+
+    def _look_for_the_end(self, job: JobRecord) -> None:
+        if job.is_live and job.outcome is None and job.is_complete:
+            self.end(job, "finished", None)
+
+    def end(self, job: JobRecord, outcome: str, error: str | None) -> None:
+        """A job is over: its workers forget it, and send their last figures."""
+        job.outcome = outcome
+        self.logs.close_job(job.id, {"finished": None, "cancelled": "it was cancelled"}.get(outcome, error))
+        job.removing = {worker for worker in job.installed | job.installing if self.slots[worker].is_there}
+        self._last_figures_until[job.id] = time.monotonic() + LAST_FIGURES_S
+        self._order_all(job.removing, control.Remove(job.id))
+        if not job.removing or outcome == "failed":
+            self._settle(job)
+
+    def _note_removed(self, slot: Slot, record: control.Removed) -> None:
+        job = self.jobs.get(record.job)
+        if job is None:
+            return
+        job.figures[slot.worker] = record.figures
+        job.removing.discard(slot.worker)
+        if job.is_live and job.outcome is not None and not job.removing:
+            self._settle(job)
+
+    def _settle(self, job: JobRecord) -> None:
+        """The outcome of a job is known to everybody from now on."""
+        self._last_figures_until.pop(job.id, None)
+        if job.is_live and job.outcome is not None:
+            job.state = job.outcome
+            job.ended_s = time.time()
+            job.shipment = b""
+            self._requests.look(time.monotonic())
+
+    def _forget_old_jobs(self) -> None:
+        over = [job for job in self.jobs.values() if not job.is_live]
+        for job in over[: max(0, len(over) - JOBS_REMEMBERED)]:
+            del self.jobs[job.id]
+            self.logs.remove(job.id)
+
+    # --- sending -------------------------------------------------------------------------------------------------------
+
+    def _order_all(self, workers: Iterable[int], order: control.ToWorker) -> None:
+        for worker in workers:
+            self._order(self.slots[worker], order)
+
+    def order(self, worker: int, order: control.ToWorker) -> None:
+        self._order(self.slots[worker], order)
+
+    def _order(self, slot: Slot, order: control.ToWorker) -> None:
+        if slot.identity:
+            self._send(slot.identity, order)
+
+    def answer(self, identity: bytes, number: int, value: Any, error: str | None = None) -> None:
+        self._send(identity, control.Answer(number, value, error))
+
+    def _send(self, identity: bytes, record: control.ToWorker | control.Answer) -> None:
+        try:
+            self._socket.send_multipart([identity, _encoder.encode(record)], zmq.NOBLOCK)
+        except zmq.ZMQError as error:  # whoever it was is gone; a worker that is will be noticed by its silence
+            self.refusals.counts[f"undeliverable: {error.strerror}"] += 1

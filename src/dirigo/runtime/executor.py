@@ -1,0 +1,230 @@
+"""The worker thread: it executes messages one after the other, and reads sources when there is time for it."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+
+from dirigo.flow.errors import OperatorFailure, RowFailure
+from dirigo.flow.reading import Emission, SourceReader
+from dirigo.flow.states import StageStates
+from dirigo.kernel import CriticalRun, Data, DirigoError, Executable, job_of
+from dirigo.runtime.control import ActorEnded, SourceEnded
+from dirigo.runtime.installed import InstalledJob
+from dirigo.runtime.last_words import LastWords
+from dirigo.runtime.site import Site, size_of
+
+ROWS_AT_ONCE = 16_384
+SOURCE_EVERY_S = 0.02  # so often a source is read although messages wait: their job is not the only one
+_ASK_AGAIN_S = 0.002  # a source that had nothing
+_IDLE_S = 0.5
+
+
+class JobGone(BaseException):  # raised inside user code, which must not take it for an error of its own
+    """The job of the running message was removed."""
+
+
+class Executor:
+    """The loop of the worker thread."""
+
+    def __init__(self, site: Site, last_words: LastWords) -> None:
+        self._site = site
+        self._last_words = last_words
+        self._thread_id = threading.get_ident()
+        self._last_read_s = 0.0
+        self._turn = 0  # which job's sources come first
+        self._interruption = threading.Lock()
+        self._interruptible: str | None = None  # the job whose code runs
+        self._interrupted: str | None = None  # the job whose code was told to stop, until it has
+
+    def run(self) -> None:
+        """Until the site stops."""
+        site = self._site
+        message: Executable | None = None
+        elapsed = 0.0
+        failure: BaseException | None = None
+        while True:
+            reading: tuple[InstalledJob, SourceReader] | None = None
+            with site.lock:
+                if site.is_stopping:
+                    return
+                now = site.worker.now = time.time()
+                if message is not None:
+                    self._finish(message, elapsed, failure)
+                    failure = None
+                if now - self._last_read_s > SOURCE_EVERY_S:
+                    reading = self._choose_source(now)
+                message = None if reading else self._choose_message()
+                if message is None and reading is None:
+                    reading = self._choose_source(now)
+                if message is None and reading is None:
+                    site.is_idle = True
+            if message is not None:
+                began = time.perf_counter()
+                failure = self._apply(message)
+                elapsed = time.perf_counter() - began
+            elif reading is not None:
+                self._read(*reading)
+            else:
+                site.wait_for_work(self._patience())
+
+    # --- messages ------------------------------------------------------------------------------------------------------
+
+    def _choose_message(self) -> Executable | None:
+        site = self._site
+        try:
+            message = site.worker.next()
+        except DirigoError as error:
+            for name in list(site.jobs):  # a strategy that fails serves nobody
+                site.fail(name, str(error), None)
+            return None
+        site.running_since = None if message is None else time.time()
+        return message
+
+    def _apply(self, message: Executable) -> BaseException | None:
+        self._last_words.note(message.to)
+        failure = self._guarded(job_of(message.to), self._site.worker.apply)
+        self._last_words.note("")
+        return failure
+
+    def _guarded(self, job: str, run: Callable[[], None]) -> BaseException | None:
+        """Run user code. An interruption may come at any moment in here, and at none outside."""
+        failure: BaseException | None = None
+        try:
+            self._interruptible = job
+            try:
+                run()
+            except Exception as error:
+                failure = error
+            with self._interruption:
+                self._interruptible = None
+            self._raise_in_worker(None)
+        except JobGone as gone:
+            failure = gone
+            self._interruptible = None
+        self._interrupted = None
+        return failure
+
+    def _finish(self, message: Executable, elapsed: float, failure: BaseException | None) -> None:
+        """Under the lock: the outcome of a message that was executed."""
+        site = self._site
+        site.busy_s += elapsed
+        site.messages += 1
+        site.running_since = None
+        job = site.jobs.get(job_of(message.to))
+        if site.worker.running is not message or job is None:
+            return  # the job went meanwhile, and the kernel has forgotten the message
+        job.figures.messages += 1
+        job.figures.busy_s += elapsed
+        if failure is not None:
+            site.worker.abandon()
+            site.fail(job.id, *told(failure))
+            return
+        try:
+            site.worker.finish(elapsed)
+        except DirigoError as error:
+            site.fail(job.id, str(error), None)
+            return
+        if type(message) is Data:
+            job.budget.queued -= size_of(message.payload)
+        elif message.to in job.leaves:
+            self._look_for_the_end(job, message)  # type: ignore[arg-type]
+        site.flush()
+        site.tell_pressure_of(job)
+
+    def _look_for_the_end(self, job: InstalledJob, message: CriticalRun) -> None:
+        states = self._site.worker.instance(message.to).states
+        if isinstance(states, StageStates) and states.progress.has_ended:
+            self._site.report(ActorEnded(job.id, message.to))
+
+    def interrupt(self, job: str) -> bool:
+        """From another thread: stop user code of a job that is gone. Whether there is any to stop."""
+        with self._interruption:
+            if self._interruptible != job:
+                return False
+            self._interruptible = None  # once is enough
+            self._interrupted = job
+            self._raise_in_worker(JobGone)
+        return True
+
+    def busy_with(self) -> str | None:
+        """The job whose code has been running since it was interrupted."""
+        return self._interrupted
+
+    def _raise_in_worker(self, kind: type[BaseException] | None) -> None:
+        """Have an exception raised in the worker thread, or none that was to be raised."""
+        exception = None if kind is None else ctypes.py_object(kind)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread_id), exception)
+
+    # --- sources -------------------------------------------------------------------------------------------------------
+
+    def _choose_source(self, now: float) -> tuple[InstalledJob, SourceReader] | None:
+        """Under the lock: jobs in turn."""
+        site = self._site
+        jobs = list(site.jobs.values())
+        for number in range(len(jobs)):
+            job = jobs[(self._turn + number) % len(jobs)]
+            job.is_paused = bool(job.active) and job.budget.is_over(site.under_way(job)) and not job.to_end
+            if job.is_paused:
+                continue
+            reader = job.next_reader(now)
+            if reader is not None:
+                self._turn += number + 1
+                return job, reader
+        return None
+
+    def _read(self, job: InstalledJob, reader: SourceReader) -> None:
+        site = self._site
+        self._last_read_s = time.time()
+        rows_before = reader.rows
+        emissions: Sequence[Emission] = ()
+
+        def read() -> None:
+            nonlocal emissions
+            emissions = job.read(reader, ROWS_AT_ONCE)
+
+        site.running_since = self._last_read_s
+        self._last_words.note(reader.target)
+        began = time.perf_counter()
+        failure = self._guarded(job.id, read)
+        elapsed = time.perf_counter() - began
+        self._last_words.note("")
+        with site.lock:
+            site.running_since = None
+            if job.id not in site.jobs:
+                return
+            job.figures.busy_s += elapsed
+            site.busy_s += elapsed
+            if failure is not None:
+                site.fail(job.id, *told(failure))
+                return
+            job.note_read(reader, rows_before)
+            if not emissions:
+                job.retry_s[reader.address] = time.time() + _ASK_AGAIN_S
+            source = job.sources[reader.address]
+            site.worker.now = time.time()
+            try:
+                for emission in emissions:
+                    source.emit(emission)
+            except DirigoError as error:
+                site.fail(job.id, str(error), None)
+                return
+            if reader.has_ended:
+                site.report(SourceEnded(job.id, reader.address))
+            site.flush()
+
+    def _patience(self) -> float:
+        """How long to sleep if nothing comes: sources that had nothing are asked again."""
+        jobs = tuple(self._site.jobs.values())
+        return _ASK_AGAIN_S if any(job.active and job.is_started for job in jobs) else _IDLE_S
+
+
+def told(failure: BaseException) -> tuple[str, str | None]:
+    """What to say of a failure: a sentence, and where it was."""
+    trace = "".join(traceback.format_exception(failure))
+    if isinstance(failure, RowFailure | OperatorFailure):
+        return str(failure), trace
+    return f"{type(failure).__name__}: {failure}", trace

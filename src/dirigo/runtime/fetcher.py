@@ -1,0 +1,313 @@
+"""The fetcher thread: it brings in messages, keeps in touch with the controller, and sends results to the log.
+
+It never runs user code, so a function that takes for ever does not keep its worker from answering. Should one keep the
+interpreter itself for too long, a timer of the C library ends the process, and whoever hosts the worker starts it again.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import resource
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import zmq
+
+from dirigo.runtime import control
+from dirigo.runtime.executor import Executor
+from dirigo.runtime.gate import Gate
+from dirigo.runtime.installed import InstalledJob
+from dirigo.runtime.last_words import LastWords
+from dirigo.runtime.log_posting import LogPosting
+from dirigo.runtime.peers import CONTROL, DATA
+from dirigo.runtime.site import Site
+from dirigo.runtime.staging import StagingError
+from dirigo.runtime.wire import BadPacketError, decode_head, decode_messages
+
+BEAT_S = 0.25
+TEND_S = 0.02
+ALONE_AFTER_S = 15.0  # without the controller
+FROZEN_AFTER_S = float(os.environ.get("DIRIGO_FROZEN_AFTER_S", "8"))  # without the interpreter
+STOP_AFTER_S = 5.0  # user code of a removed job that does not stop
+_PACKETS_AT_ONCE = 32
+_STATES_AT_ONCE = 256  # whose size is looked at per beat
+
+_log = logging.getLogger(__name__)
+_encoder = msgspec.msgpack.Encoder()
+_orders = msgspec.msgpack.Decoder(control.ToWorker)
+
+
+class Fetcher:
+    """The loop of the fetcher thread."""
+
+    def __init__(
+        self,
+        site: Site,
+        executor: Executor,
+        gate: Gate,
+        lanes: tuple[zmq.Socket[bytes], zmq.Socket[bytes]],
+        controller: zmq.Socket[bytes],
+        posting: LogPosting,
+        hello: control.Hello,
+        folder: Path,
+        last_words: LastWords,
+        stop_executor: Callable[[BaseException | None], None],
+    ) -> None:
+        self._site = site
+        self._executor = executor
+        self._gate = gate
+        self._lanes = lanes
+        self._controller = controller
+        self._posting = posting
+        self._hello = hello
+        self._folder = folder
+        self._last_words = last_words
+        self._stop_executor = stop_executor
+        self._heard_s = time.monotonic()
+        self._beat_s = self._tended_s = 0.0
+        self._greeted_s = 0.0
+        self._condemned: dict[str, float] = {}  # removed jobs whose code still runs -> until when it may
+        self._removed: deque[str] = deque(maxlen=1000)  # jobs that must not be installed any more
+        self._is_done = False
+
+    def run(self) -> None:
+        """Until the controller says so, or is gone."""
+        try:
+            self._loop()
+            failure: BaseException | None = None
+        except BaseException as error:  # the other thread has to know in any case
+            failure = error
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        self._stop_executor(failure)
+
+    def _loop(self) -> None:
+        poller = zmq.Poller()
+        watched = [*self._lanes, self._controller, self._posting.socket, self._gate.socket, *self._gate.monitors]
+        for socket in watched:
+            poller.register(socket, zmq.POLLIN)
+        poller.register(self._site.bell.descriptor, zmq.POLLIN)
+        control_lane, data_lane = self._lanes
+        while not self._is_done:
+            ready = dict(poller.poll(int(TEND_S * 1000)))
+            if control_lane in ready:
+                self._fetch(CONTROL)
+            if self._controller in ready:
+                self._obey()
+            if data_lane in ready:
+                self._fetch(DATA)
+            if self._site.bell.descriptor in ready:
+                self._site.bell.silence()
+            if self._gate.socket in ready:
+                self._gate.answer()
+            for monitor in self._gate.monitors:
+                if monitor in ready:
+                    self._gate.look(monitor)
+            if self._posting.socket in ready:
+                self._posting.receive(self._site)
+            self._posting.post(self._site)
+            self._tell_controller()
+            now = time.monotonic()
+            if now - self._tended_s >= TEND_S:
+                self._tended_s = now
+                self._tend(now)
+
+    # --- other workers -------------------------------------------------------------------------------------------------
+
+    def _fetch(self, lane: int) -> None:
+        """Take packets in, without unpacking what they carry."""
+        site, socket = self._site, self._lanes[lane]
+        for _ in range(_PACKETS_AT_ONCE):
+            try:
+                frames = socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                head = decode_head(frames)
+                with site.lock:
+                    problem = site.peers.accept(lane, head, sum(map(len, frames)))
+                if problem is None:
+                    messages = decode_messages(head, frames, site.schemas)
+                    with site.lock:
+                        site.deliver(messages)
+                elif problem:
+                    site.refusals.note(problem)
+            except BadPacketError as error:
+                site.refusals.note("a malformed packet", str(error))
+
+    def _tend(self, now: float) -> None:
+        site = self._site
+        with site.lock:
+            silent = site.peers.tend()
+            worker = site.worker
+            worker.now = time.time()
+            due = worker.next_timer() if worker.timed else None
+            if due is not None and due <= worker.now:
+                worker.fire_timers()
+                site.flush()
+        for peer in silent:
+            site.report(control.PeerLost(peer.member.worker, peer.member.incarnation))
+        for job, until in list(self._condemned.items()):
+            if now >= until and self._executor.busy_with() == job:
+                raise RuntimeError(f"the code of the removed job {job} does not stop")
+            if now >= until:
+                del self._condemned[job]
+
+    # --- the controller ------------------------------------------------------------------------------------------------
+
+    def _tell_controller(self) -> None:
+        now = time.monotonic()
+        if now - self._beat_s >= BEAT_S:
+            self._beat_s = now
+            faulthandler.dump_traceback_later(FROZEN_AFTER_S, exit=True, file=self._last_words.frozen_file)
+            if now - self._heard_s > ALONE_AFTER_S:
+                raise ConnectionError("the controller has not been heard of; this worker ends")
+            if self._site.peers.incarnation:
+                self._say(self._beat())
+            elif now - self._greeted_s >= 1.0:
+                self._greeted_s = now
+                self._say(self._hello)
+        while self._site.reports:
+            self._say(self._site.reports.popleft())
+
+    def _say(self, record: control.FromWorker) -> None:
+        try:
+            self._controller.send(_encoder.encode(record), zmq.NOBLOCK)
+        except zmq.Again:
+            if not isinstance(record, control.Beat):
+                self._site.reports.appendleft(record)  # the controller is slow; what it must know waits
+                raise ConnectionError("the controller does not take reports any more; this worker ends") from None
+
+    def _beat(self) -> control.Beat:
+        site = self._site
+        with site.lock:
+            running = site.worker.running
+            since = site.running_since
+            self._look_at_states()
+            for job in site.jobs.values():
+                job.refresh()
+                site.tell_pressure_of(job, is_time=True)
+            figures = control.WorkerFigures(
+                busy_s=site.busy_s + (0.0 if since is None else time.time() - since),
+                messages=site.messages,
+                queued_bytes=sum(job.budget.queued for job in site.jobs.values()),
+                rss_bytes=_resident_bytes(),
+                running=None if running is None else running.to,
+                running_s=0.0 if since is None else time.time() - since,
+                refused=dict(site.refusals.counts),
+            )
+            return control.Beat(site.peers.incarnation, figures, {job.id: job.figures for job in site.jobs.values()})
+
+    def _look_at_states(self) -> None:
+        """Under the lock: some states at a time, so that thousands of actors do not hold up the worker."""
+        worker = self._site.worker
+        for job in self._site.jobs.values():
+            specs = job.specs
+            for _ in range(min(len(specs), _STATES_AT_ONCE)):
+                address = specs[job.state_cursor % len(specs)].address
+                job.state_cursor += 1
+                size = worker.state_bytes(address) if address in worker.parties else 0
+                job.budget.state_bytes += size - job.state_sizes.get(address, 0)
+                job.state_sizes[address] = size
+
+    def _obey(self) -> None:
+        while True:
+            try:
+                frames = self._controller.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._heard_s = time.monotonic()
+            try:
+                order = _orders.decode(frames[0])
+            except msgspec.DecodeError as error:
+                self._site.refusals.note("a malformed order", str(error))
+                continue
+            self._do(order)
+
+    def _do(self, order: control.ToWorker) -> None:
+        site = self._site
+        match order:
+            case control.Welcome():
+                site.peers.incarnation = order.incarnation
+                self._posting.connect(order.log, site.worker.id, order.incarnation)
+                with site.lock:
+                    site.peers.set_members(order.members)
+            case control.Members():
+                with site.lock:
+                    site.peers.set_members(order.members)
+            case control.Install():
+                # In a thread of its own: it runs the user's imports, and the worker thread may be busy with others.
+                threading.Thread(target=self._install, args=(order,), name=f"install {order.job}", daemon=True).start()
+            case control.Start():
+                self._change(order.job, lambda job: setattr(job, "is_started", True))
+            case control.DrainJob():
+                self._change(order.job, lambda job: job.end_source(order.source))
+            case control.Remove():
+                self._remove(order.job)
+            case control.Release():
+                site.report(control.Released(order.request, self._release(order)))
+            case control.Stop():
+                self._is_done = True
+            case control.Pulse():
+                pass
+
+    def _change(self, name: str, change: Callable[[InstalledJob], None]) -> None:
+        with self._site.lock:
+            self._removed.append(name)
+            job = self._site.jobs.get(name)
+            if job is not None:
+                change(job)
+                if self._site.is_idle:
+                    self._site.wake_worker()
+
+    def _install(self, order: control.Install) -> None:
+        site = self._site
+        try:
+            job = InstalledJob(order, site.worker.id, site.post_result, self._folder)
+            with site.lock:
+                if order.job in self._removed:
+                    job.close()
+                    return
+                site.add(job)
+        except BaseException as error:  # whatever the user's imports raise
+            trace = "".join(traceback.format_exception(error))
+            sentence = " ".join(f"{type(error).__name__}: {error}".split())
+            site.report(control.Installed(order.job, sentence, trace))
+            return
+        site.report(control.Installed(order.job, pushed=tuple(job.staging)))
+
+    def _remove(self, name: str) -> None:
+        with self._site.lock:
+            self._removed.append(name)
+            job = self._site.jobs.get(name)
+            if job is not None:
+                job.refresh()
+                self._site.report(control.Removed(name, job.figures))
+            self._site.remove(name)
+        if self._executor.interrupt(name):
+            self._condemned[name] = time.monotonic() + STOP_AFTER_S
+
+    def _release(self, order: control.Release) -> str:
+        with self._site.lock:
+            job = self._site.jobs.get(order.job)
+        if job is None:
+            return "the job has ended"
+        try:
+            return job.release(order.source, order.query, order.batch, order.attempts)
+        except StagingError as error:
+            return str(error)
+
+
+def _resident_bytes() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:  # not every system has it; the largest so far is better than nothing
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

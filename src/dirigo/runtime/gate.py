@@ -1,0 +1,81 @@
+"""Who may connect: answers the question that the socket library asks about each newcomer, and counts who was turned away.
+
+The library asks over a socket inside the process (its ZAP protocol). Whoever owns the process's poll loop polls ``socket``
+and calls ``answer``. Connections that do not even shake hands are seen by a monitor of the listening socket.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+import zmq
+from zmq.utils import z85
+from zmq.utils.monitor import recv_monitor_message
+
+from dirigo.runtime.keys import Keys
+
+_log = logging.getLogger(__name__)
+_FAILED_HANDSHAKES = (
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
+_EVENTS_AT_ONCE = 64
+
+
+class Refusals:
+    """Counts what was refused, by reason; the first of each kind is logged."""
+
+    def __init__(self, who: str) -> None:
+        self.who = who
+        self.counts: Counter[str] = Counter()
+
+    def note(self, reason: str, detail: str = "") -> None:
+        self.counts[reason] += 1
+        if self.counts[reason] == 1:
+            _log.warning("%s refused: %s%s; more of this kind are only counted", self.who, reason, detail and f" ({detail})")
+
+
+class Gate:
+    """The door of one process."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: Keys, refusals: Refusals) -> None:
+        self._allowed = z85.decode(keys.client_public.encode())
+        self._refusals = refusals
+        self.socket = context.socket(zmq.REP)
+        self.socket.linger = 0
+        self.socket.bind("inproc://zeromq.zap.01")
+        self.monitors: list[zmq.Socket[bytes]] = []
+
+    def watch(self, socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
+        """Notice handshakes that fail at a listening socket; poll what is returned and call ``look``."""
+        monitor = socket.get_monitor_socket(_FAILED_HANDSHAKES)
+        self.monitors.append(monitor)
+        return monitor
+
+    def answer(self) -> None:
+        """Let in whoever has the client's key."""
+        while True:
+            try:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            version, request = frames[0], frames[1]
+            allowed = len(frames) >= 7 and frames[5] == b"CURVE" and frames[6] == self._allowed
+            if not allowed:
+                self._refusals.note("a stranger's key")
+            verdict = (b"200", b"OK", b"dirigo") if allowed else (b"400", b"unknown key", b"")
+            self.socket.send_multipart([version, request, *verdict, b""])
+
+    def look(self, monitor: zmq.Socket[bytes]) -> None:
+        """Count the handshakes that failed."""
+        for _ in range(_EVENTS_AT_ONCE):
+            if not monitor.poll(0):
+                return
+            event = recv_monitor_message(monitor)
+            if event["event"] != zmq.EVENT_HANDSHAKE_FAILED_AUTH:  # which the gate itself has counted
+                self._refusals.note("a connection without the cluster's keys")
+
+    def close(self) -> None:
+        for monitor in self.monitors:
+            monitor.close(0)
+        self.socket.close(0)

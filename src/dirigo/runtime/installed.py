@@ -1,0 +1,205 @@
+"""A job as one worker knows it: its actors, those of its sources that are read here, and what is counted for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+
+from dirigo.flow.job import Job
+from dirigo.flow.operators.sink_rows import SinkRows
+from dirigo.flow.reading import Emission, SourceReader
+from dirigo.flow.sources.pushed import PushedSource, PushedSplit
+from dirigo.kernel import Address, Behaviour, Context, CriticalRun, FunctionSpec, Source, States, WorkerId
+from dirigo.runtime.budget import Budget
+from dirigo.runtime.control import Install, JobFigures
+from dirigo.runtime.latency import bucket_of
+from dirigo.runtime.log_sink import LogSink
+from dirigo.runtime.payload import Packed
+from dirigo.runtime.pushing import StageAck, StageHeader
+from dirigo.runtime.shipping import unship
+from dirigo.runtime.staging import Staging
+
+PostResult = Callable[[str, str, int, pa.RecordBatch | None], None]
+
+
+class InstalledJob:
+    """One job at one worker. Building it runs the user's code."""
+
+    def __init__(self, install: Install, worker: WorkerId, post_result: PostResult, folder: Path) -> None:
+        self.id = install.job
+        self.figures = JobFigures()
+        self.budget = Budget(install.budget_bytes)
+        self.posted_bytes = 0  # handed to the results log; the worker thread counts
+        self.logged_bytes = 0  # arrived there; the fetcher counts
+        self.state_sizes: dict[Address, int] = {}
+        self.state_cursor = 0
+        job = self._job = Job(unship(install.shipment), install.workers, install.job)
+        self.leaves = {
+            address
+            for stage in job.plan.stages
+            for address, downstreams in zip(stage.addresses, stage.downstreams, strict=True)
+            if not downstreams
+        }
+        self.specs = [self._spec(spec) for spec in job.specs()]
+        self.source_workers = frozenset(job.homes[reader.address] for reader in job.readers)
+        self.readers: list[SourceReader] = []  # those that are read here
+        self.sources: dict[Address, Source] = {}
+        self.staging: dict[tuple[str, int], Staging] = {}  # (source, split) -> where rows from outside wait
+        self._staging_lock = Lock()  # rows come in on one thread, and are released on another
+        for reader in job.readers:
+            if job.homes[reader.address] == worker:
+                self.readers.append(reader)
+            else:
+                reader.split.close()
+        self._attach(post_result, folder)
+        self.active = list(self.readers)
+        self.retry_s: dict[Address, float] = {}  # when to ask a source again that had nothing
+        self.is_started = False
+        self.is_paused = False
+        self.to_end: set[str] = set()  # sources that were asked to end, by operator; "" for all
+
+    def _spec(self, spec: FunctionSpec) -> FunctionSpec:
+        figures = self.figures if spec.address in self.leaves else None
+
+        def unpacking(states: States, make: Callable[[States], Behaviour] = spec.behaviour) -> Behaviour:
+            return Unpacking(make(states), figures)
+
+        return replace(spec, behaviour=unpacking)
+
+    def _attach(self, post_result: PostResult, folder: Path) -> None:
+        """Connect sinks and sources to what is outside of the job."""
+        for stage in self._job.plan.stages:
+            operator = stage.operator
+            if isinstance(operator, SinkRows) and isinstance(operator.sink, LogSink):
+                operator.sink.post = self._post(post_result, operator.name)
+        for reader in self.readers:
+            if isinstance(reader.source, PushedSource):
+                assert isinstance(reader.split, PushedSplit)
+                operator_name, split = operator_of(reader.target), partition_of(reader.target)
+                place = folder / self.id / f"{operator_name}-{split}"
+                staging = self.staging[operator_name, split] = Staging(place, reader.source.schema, time=reader.source.time)
+                reader.split.attach(staging)
+
+    def _post(self, post_result: PostResult, sink: str) -> Callable[[int, pa.RecordBatch | None], None]:
+        return lambda partition, rows: post_result(self.id, sink, partition, rows)
+
+    # --- sources -------------------------------------------------------------------------------------------------------
+
+    def next_reader(self, now: float) -> SourceReader | None:
+        """The source that is read next, the furthest behind in event time first; None if none may or has anything."""
+        if not self.is_started or not self.active:
+            return None
+        best: SourceReader | None = None
+        for reader in self.active:
+            if self.retry_s.get(reader.address, 0.0) > now:
+                continue
+            if best is None or (reader.newest_ms, reader.rows) < (best.newest_ms, best.rows):
+                best = reader
+        if best is None or self.should_end(best):
+            return best
+        if self.sources[best.address].is_waiting():  # for the acknowledgment of a barrier: what it emits would pile up
+            return None
+        here = [reader.newest_ms for reader in self.active]
+        return None if self.budget.is_ahead(best.newest_ms, here) else best
+
+    def should_end(self, reader: SourceReader) -> bool:
+        return bool(self.to_end) and ("" in self.to_end or operator_of(reader.target) in self.to_end)
+
+    def read(self, reader: SourceReader, rows_max: int) -> Sequence[Emission]:
+        """Read a piece of a source, or end it. Runs without the lock."""
+        now = time.time()
+        if self.should_end(reader):
+            emissions: list[Emission] = []
+            reader.end(emissions, now)
+            return emissions
+        return reader.read(rows_max, now)
+
+    def note_read(self, reader: SourceReader, rows_before: int) -> None:
+        self.figures.rows_in += reader.rows - rows_before
+        if reader.has_ended:
+            self.active.remove(reader)
+        self.budget.behind_ms = min((each.newest_ms for each in self.active), default=None)
+        watermarks = [each.watermark for each in self.readers if not each.has_ended]
+        self.figures.watermark_ms = min(watermarks, default=None)
+
+    def end_source(self, source: str | None) -> None:
+        """Have a source end, or all of them. One that takes rows from outside first gives what it has."""
+        for (name, _), staging in self.staging.items():
+            if source in (None, name):
+                with self._staging_lock:
+                    staging.end()
+        if source is None or all(name != source for name, _ in self.staging):
+            self.to_end.add(source or "")
+
+    # --- rows from outside ---------------------------------------------------------------------------------------------
+
+    def stage(self, header: StageHeader, frames: Sequence[bytes]) -> StageAck:
+        """Rows have come that wait for their commit."""
+        staging = self.staging.get((header.source, header.split))
+        if staging is None:
+            return StageAck(header.attempt, header.number, f"this worker does not read split {header.split}; try again.")
+        with self._staging_lock:
+            return staging.receive(header, frames)
+
+    def release(self, source: str, query: str, batch: int, attempts: Sequence[tuple[int, str]]) -> str:
+        """A commit: "released", "known" if it was before, or "full" while what was released earlier is still being read."""
+        by_split: dict[int, list[str]] = {}
+        for split, attempt in attempts:
+            by_split.setdefault(split, []).append(attempt)
+        with self._staging_lock:
+            places = {split: self.staging[source, split] for split in by_split}
+            if any(place.queued_bytes() > self.budget.limit for place in places.values()):
+                return "full"
+            fresh = [places[split].release(query, batch, its) for split, its in by_split.items()]
+        return "released" if any(fresh) else "known"
+
+    def refresh(self) -> None:
+        """Bring figures up to date that are not kept all the time."""
+        self.figures.queued_bytes = self.budget.queued
+        self.figures.state_bytes = self.budget.state_bytes
+        self.figures.late_rows = sum(self._job.plan.late_rows_dropped.values())
+        self.figures.paused = self.is_paused
+
+    def close(self) -> None:
+        for reader in self.readers:
+            reader.split.close()
+        with self._staging_lock:
+            for staging in self.staging.values():
+                staging.close()
+
+
+class Unpacking:
+    """A behaviour whose messages may have come from elsewhere, and are unpacked now that they are executed."""
+
+    __slots__ = ("_figures", "_inner")
+
+    def __init__(self, inner: Behaviour, figures: JobFigures | None) -> None:
+        self._inner = inner
+        self._figures = figures  # for an actor at the end of the graph
+
+    def on_message(self, context: Context, payload: Any) -> None:
+        if type(payload) is Packed:
+            payload = payload.unpack()
+        self._inner.on_message(context, payload)
+        figures = self._figures
+        if figures is not None:
+            figures.rows_out += payload[1].num_rows
+            bucket = bucket_of(time.time() - context.created)
+            figures.latencies[bucket] = figures.latencies.get(bucket, 0) + 1
+
+    def on_critical(self, context: Context, critical: CriticalRun) -> None:
+        self._inner.on_critical(context, critical)
+
+
+def operator_of(address: Address) -> str:
+    return address.split("/")[1]
+
+
+def partition_of(address: Address) -> int:
+    return int(address.rsplit("/", 1)[1])

@@ -1,0 +1,91 @@
+"""A job in the eyes of the controller: where it is in its life, and what its workers count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from dirigo.runtime.control import Install, JobFigures, JobMetrics, JobStatus, Manifest
+from dirigo.runtime.latency import percentiles
+
+LIVE = ("waiting", "starting", "running", "draining")
+
+
+@dataclass
+class JobRecord:
+    """One submission."""
+
+    id: str
+    name: str
+    manifest: Manifest
+    shipment: bytes
+    budget_bytes: int
+    submitted_s: float
+    state: str = "waiting"  # for workers; then starting, running, draining, finished, cancelled, failed
+    workers: tuple[int, ...] = ()  # where its lessors are
+    error: str | None = None
+    traceback: str | None = None
+    ended_s: float | None = None
+    installing: set[int] = field(default_factory=set)  # workers that have still to answer
+    installed: set[int] = field(default_factory=set)
+    removing: set[int] = field(default_factory=set)  # workers whose last figures have not come
+    outcome: str | None = None  # what the job is once these have come
+    to_drain: list[str | None] = field(default_factory=list)  # sources that are to end as soon as the job has started
+    ended_leaves: set[str] = field(default_factory=set)
+    logs_ended: bool = False
+    places: dict[tuple[str, int], int] = field(default_factory=dict)  # (source, split) -> worker
+    figures: dict[int, JobFigures] = field(default_factory=dict)  # by worker
+
+    def forget_worker(self, worker: int) -> None:
+        for workers in (self.installing, self.installed, self.removing):
+            workers.discard(worker)
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in LIVE
+
+    @property
+    def is_complete(self) -> bool:
+        return self.logs_ended and len(self.ended_leaves) >= self.manifest.leaves
+
+    def install(self) -> Install:
+        return Install(self.id, self.shipment, self.workers, self.budget_bytes)
+
+    def was_served_by(self, worker: int) -> bool:
+        figures = self.figures.get(worker)
+        return worker in self.workers or (figures is not None and figures.messages > 0)
+
+    def metrics(self) -> JobMetrics:
+        figures = list(self.figures.values())
+        latencies: Counter[int] = Counter()
+        for each in figures:
+            latencies.update(each.latencies)
+        watermarks = [each.watermark_ms for each in figures if each.watermark_ms is not None]
+        is_live = self.is_live
+        return JobMetrics(
+            rows_in=sum(each.rows_in for each in figures),
+            rows_out=sum(each.rows_out for each in figures),
+            messages=sum(each.messages for each in figures),
+            forwarded=sum(each.forwarded for each in figures),
+            queued_bytes=sum(each.queued_bytes for each in figures) if is_live else 0,
+            state_bytes=sum(each.state_bytes for each in figures) if is_live else 0,
+            busy_s=round(sum(each.busy_s for each in figures), 6),
+            late_rows=sum(each.late_rows for each in figures),
+            watermark_ms=min(watermarks, default=None),
+            sources_paused=is_live and any(each.paused for each in figures),
+            latency_ms=percentiles(latencies),
+        )
+
+    def status(self) -> JobStatus:
+        state = "starting" if self.state == "waiting" else self.state
+        return JobStatus(
+            self.id,
+            self.name,
+            state,
+            self.submitted_s,
+            self.ended_s,
+            self.error,
+            self.traceback,
+            self.workers,
+            self.metrics(),
+        )

@@ -1,0 +1,23 @@
+"""What can go wrong with a results log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dirigo.kernel import DirigoError
+
+
+class LogError(DirigoError):
+    """A results log cannot be read or written. The message is one sentence that says what to do."""
+
+
+def reason_of(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def gone(folder: Path, offset: int, first: int) -> LogError:
+    """What a reader is told who comes too late."""
+    return LogError(
+        f"Offset {offset} of the results log in '{folder}' was removed by retention; the oldest that is left is {first}: "
+        "start from there, or let the log retain more."
+    )

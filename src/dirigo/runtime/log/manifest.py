@@ -1,0 +1,81 @@
+"""What is known of a log beside its frames: which log it is, and what its batches look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+
+from dirigo.runtime.log.errors import LogError, reason_of
+
+_FILE: Final = "log.json"
+_ENDED_FILE: Final = "ended"
+_VERSION: Final = 1
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    version: int
+    id: str
+    schema: bytes
+
+
+def create(folder: Path, schema: pa.Schema) -> str:
+    """Begin a log: its folder, its schema and a random id, by which it is told from another one in the same place."""
+    _check_that_batches_stand_alone(schema)
+    identity = uuid4().hex
+    manifest = _Manifest(_VERSION, identity, schema.serialize().to_pybytes())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = folder / f".{_FILE}.unfinished"
+        unfinished.write_bytes(msgspec.json.encode(manifest))
+        unfinished.replace(folder / _FILE)
+    except OSError as error:
+        raise LogError(f"A results log cannot be made in '{folder}' ({reason_of(error)}); choose another folder.") from error
+    return identity
+
+
+def load(folder: Path) -> tuple[str, pa.Schema]:
+    """Id and schema of the log in this folder."""
+    try:
+        manifest = msgspec.json.decode((folder / _FILE).read_bytes(), type=_Manifest)
+    except OSError as error:
+        raise LogError(f"There is no results log in '{folder}' ({reason_of(error)}); check the path.") from error
+    except msgspec.DecodeError as error:
+        raise LogError(f"'{folder / _FILE}' is damaged ({error}); remove the folder.") from error
+    if manifest.version != _VERSION:
+        raise LogError(
+            f"The results log in '{folder}' has format {manifest.version}, and this is for {_VERSION}; "
+            "read it with the version of Dirigo that wrote it."
+        )
+    return manifest.id, pa.ipc.read_schema(pa.py_buffer(manifest.schema))
+
+
+def exists(folder: Path) -> bool:
+    return (folder / _FILE).exists()
+
+
+def mark_ended(folder: Path) -> None:
+    (folder / _ENDED_FILE).touch()
+
+
+def is_ended(folder: Path) -> bool:
+    return (folder / _ENDED_FILE).exists()
+
+
+def _check_that_batches_stand_alone(schema: pa.Schema) -> None:
+    for field in schema:
+        if _has_dictionary(field.type):
+            # The message of a record batch holds only the codes: the dictionary would be a message of its own.
+            raise LogError(
+                f"Column '{field.name}' has the type {field.type}, but a results log holds plain values; "
+                "cast it to the type of its dictionary first."
+            )
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return True
+    return any(_has_dictionary(kind.field(number).type) for number in range(kind.num_fields))

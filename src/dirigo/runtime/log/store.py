@@ -1,0 +1,188 @@
+"""The results log of one sink: record batches are appended at one end, retention drops whole old segments at the other.
+
+The job never waits for readers, and nothing is synced to disk per append: what a crash of the machine takes is recomputed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from dirigo.runtime.log import manifest
+from dirigo.runtime.log.errors import LogError, gone, reason_of
+from dirigo.runtime.log.segment import Segment, find_segments, header, load_segments, read_frames
+
+_SEGMENTS_MIN: Final = 8  # that the retained bytes are cut into
+
+
+class ResultLog:
+    """One log is one folder of segment files. Used by one thread.
+
+    With a schema, the log is begun if the folder has none yet; without, it must be there. A frame that a crash left half
+    written is cut off. At most `retain_bytes` are kept, and nothing older than `retain_s`, in whole segments: the one
+    that is being written stays.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        schema: pa.Schema | None = None,
+        *,
+        retain_bytes: int = 1 << 30,
+        retain_s: float = 86_400,
+        segment_bytes: int = 16 << 20,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if min(retain_bytes, segment_bytes) < 1 or retain_s <= 0:
+            raise LogError("A results log retains at least 1 byte for more than 0 s, in segments of at least 1 byte.")
+        self.folder = folder
+        self._retain_bytes = retain_bytes
+        self._retain_ms = int(retain_s * 1000)
+        # Whole segments are dropped: of few large ones, little of what may be retained would be.
+        self._segment_bytes = min(segment_bytes, max(1, retain_bytes // _SEGMENTS_MIN))
+        self._clock = clock
+        self.id, self.schema = _begin_or_load(folder, schema)
+        self.ended = manifest.is_ended(folder)
+        self._descriptor: int | None = None
+        self.cut_bytes = 0  # of a frame that was half written when its writer died
+        try:
+            self._segments = find_segments(folder)
+            self.cut_bytes = load_segments(self._segments)
+            if not self._segments:
+                self._segments.append(Segment.beginning(folder, 0))
+            self._active = self._segments[-1]
+            self._descriptor = self._open_active()
+            if self.cut_bytes:
+                os.ftruncate(self._descriptor, self._active.size)
+        except OSError as error:
+            self.close()
+            raise LogError(f"The results log in '{folder}' cannot be opened ({reason_of(error)}).") from error
+        self._bytes = sum(segment.size for segment in self._segments)
+        self._expire(int(clock() * 1000))
+
+    @property
+    def first(self) -> int:
+        """The oldest offset that is still there."""
+        return self._segments[0].first
+
+    @property
+    def next(self) -> int:
+        """The offset that the next append gets."""
+        return self._active.next
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return self._bytes
+
+    @property
+    def rows(self) -> int:
+        """Rows that are still there."""
+        return sum(segment.rows for segment in self._segments)
+
+    def append(self, frame: bytes | memoryview, rows: int) -> int:
+        """Add one record batch, as ``RecordBatch.serialize()`` makes it; returns its offset."""
+        if self._descriptor is None or self.ended:
+            raise LogError(
+                f"The results log in '{self.folder}' {'has ended' if self.ended else 'is closed'}; begin another one."
+            )
+        now_ms = int(self._clock() * 1000)
+        segment = self._active
+        if segment.size >= self._segment_bytes:
+            segment = self._roll()
+        size = len(frame) if type(frame) is bytes else memoryview(frame).nbytes
+        offset = segment.next
+        head = header(rows, size, offset, now_ms)
+        try:
+            written = os.pwritev(self._descriptor, (head, frame), segment.size)
+            if written != len(head) + size:
+                self._write_rest(memoryview(b"".join((head, frame))), written)
+        except OSError as error:
+            self._cut_active()
+            raise self._not_written(error) from error
+        segment.add(rows, size, now_ms)
+        self._bytes += len(head) + size
+        if len(self._segments) > 1:
+            self._expire(now_ms)
+        return offset
+
+    def end(self) -> None:
+        """Nothing more will come; readers learn of it, also after the log was opened anew."""
+        if self.ended:
+            return
+        try:
+            manifest.mark_ended(self.folder)
+        except OSError as error:
+            raise self._not_written(error) from error
+        self.ended = True
+
+    def read(self, offset: int, bytes_max: int) -> list[bytes]:
+        """Frames from `offset` on, about `bytes_max` bytes of them, at least one if there is one."""
+        if offset < self.first:
+            raise gone(self.folder, offset, self.first)
+        return read_frames(self._segments, offset, bytes_max)
+
+    def expire(self) -> None:
+        """Drop what is too old. Appending does it too: this is for logs to which nothing comes any more."""
+        self._expire(int(self._clock() * 1000))
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _expire(self, now_ms: int) -> None:
+        segments = self._segments
+        while len(segments) > 1 and (self._bytes > self._retain_bytes or segments[0].newest_ms < now_ms - self._retain_ms):
+            try:
+                segments[0].path.unlink(missing_ok=True)
+            except OSError as error:
+                raise LogError(f"'{segments[0].path}' cannot be removed ({reason_of(error)}); check its folder.") from error
+            self._bytes -= segments[0].size
+            del segments[0]
+
+    def _roll(self) -> Segment:
+        """Begin the next segment file."""
+        before, self._active = self._active, Segment.beginning(self.folder, self._active.next)
+        try:
+            descriptor = self._open_active()
+        except OSError as error:
+            self._active = before
+            raise self._not_written(error) from error
+        self.close()
+        self._descriptor = descriptor
+        self._segments.append(self._active)
+        return self._active
+
+    def _open_active(self) -> int:
+        return os.open(self._active.path, os.O_RDWR | os.O_CREAT, 0o666)
+
+    def _write_rest(self, whole: memoryview, written: int) -> None:
+        """The system took only a part, as it does with very large frames."""
+        assert self._descriptor is not None
+        while written < len(whole):
+            written += os.pwrite(self._descriptor, whole[written:], self._active.size + written)
+
+    def _cut_active(self) -> None:
+        """Half a frame was written: the next one would begin at its place, so only its remains are in the way."""
+        assert self._descriptor is not None
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, self._active.size)
+
+    def _not_written(self, error: OSError) -> LogError:
+        return LogError(f"The results log in '{self.folder}' cannot be written ({reason_of(error)}); make room for it.")
+
+
+def _begin_or_load(folder: Path, schema: pa.Schema | None) -> tuple[str, pa.Schema]:
+    if schema is not None and not manifest.exists(folder):
+        return manifest.create(folder, schema), schema
+    identity, stored = manifest.load(folder)
+    if schema is not None and not stored.equals(schema):
+        raise LogError(f"The results log in '{folder}' has other columns than the ones to write; choose another folder.")
+    return identity, stored

@@ -1,0 +1,48 @@
+"""A results log as it lies on disk now, for whoever only reads it: nothing is changed, and its writer may be alive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dirigo.runtime.log import manifest
+from dirigo.runtime.log.errors import LogError, gone, reason_of
+from dirigo.runtime.log.segment import Segment, find_segments, load_segments, read_frames
+
+_ATTEMPTS = 5
+
+
+class StoredLog:
+    """What was in the folder when this was made. A frame that is being written is not there yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.id, self.schema = manifest.load(folder)
+        self.ended = manifest.is_ended(folder)  # before the frames: none comes after the end
+        self._segments = _load(folder)
+
+    @property
+    def first(self) -> int:
+        return self._segments[0].first if self._segments else 0
+
+    @property
+    def next(self) -> int:
+        return self._segments[-1].next if self._segments else 0
+
+    def read(self, offset: int, bytes_max: int) -> list[bytes]:
+        """Frames from `offset` on, at least one if there is one."""
+        if offset < self.first:
+            raise gone(self.folder, offset, self.first)
+        return read_frames(self._segments, offset, bytes_max)
+
+
+def _load(folder: Path) -> list[Segment]:
+    for _ in range(_ATTEMPTS):
+        segments = find_segments(folder)
+        try:
+            load_segments(segments)
+        except FileNotFoundError:  # retention removed one meanwhile
+            continue
+        except OSError as error:
+            raise LogError(f"The results log in '{folder}' cannot be read ({reason_of(error)}).") from error
+        return segments
+    raise LogError(f"The results log in '{folder}' changes too fast to be read from disk; read it through its cluster.")

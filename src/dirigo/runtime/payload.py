@@ -1,0 +1,146 @@
+"""Payloads as bytes: Arrow batches as Arrow writes them, everything else pickled with its large buffers apart.
+
+A payload is packed when it leaves a worker and unpacked when, and where, it is executed; on the way it is a ``Packed``,
+which can be sent on as it is. A batch travels without its schema, which each receiver gets to know once by a short hash.
+
+Unpickling is safe because only holders of the cluster's keys can connect, and they may run code here anyway.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+
+from dirigo.kernel import Address, job_of
+
+INLINE_BYTES_MOST = 4096  # smaller bodies ride in the head of their packet; each frame of its own costs some microseconds
+_PICKLED, _BATCH, _BATCHES = 0, 1, 2
+
+Frame = bytes | memoryview
+
+
+class Schemas:
+    """The schemas that this process has met, by a hash of their content."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, pa.Schema] = {}
+        self.texts: dict[int, bytes] = {}
+        self._last: dict[str, dict[tuple[Address, int, int], tuple[pa.Schema, int]]] = {}  # by job
+
+    def id_of(self, to: Address, port: int, slot: int, schema: pa.Schema) -> int:
+        """The id of a schema that goes to an actor. Nearly always it is the one that went there before."""
+        job = job_of(to)
+        last = self._last.get(job)
+        if last is None:
+            last = self._last[job] = {}
+        key = (to, port, slot)
+        known = last.get(key)
+        if known is not None and known[0].equals(schema):
+            return known[1]
+        text = schema.serialize().to_pybytes()
+        number = int.from_bytes(blake2b(text, digest_size=7).digest(), "little")
+        self.learn(number, text)
+        last[key] = (schema, number)
+        return number
+
+    def learn(self, number: int, text: bytes) -> None:
+        if number not in self.by_id:
+            self.by_id[number] = pa.ipc.read_schema(pa.py_buffer(text))
+            self.texts[number] = text
+
+    def forget_job(self, job: str) -> None:
+        self._last.pop(job, None)
+
+
+class Packed:
+    """A payload in bytes: a small description, and the bodies that did not fit into it."""
+
+    __slots__ = ("frames", "head", "nbytes", "schemas")
+
+    def __init__(self, head: Sequence[Any], frames: Sequence[Frame], schemas: Schemas) -> None:
+        self.head = head  # (kind, number of frames, port, parts) or (_PICKLED, number of frames, body, buffers)
+        self.frames = frames
+        self.schemas = schemas
+        self.nbytes = sum(_size(body) for body in _bodies(head)) + sum(len(frame) for frame in frames)
+
+    def unpack(self) -> Any:
+        kind = self.head[0]
+        if kind == _BATCH:
+            return (self.head[2], self._batch(self.head[3][0]))
+        if kind == _BATCHES:
+            return (self.head[2], [(part[0], self._batch(part)) for part in self.head[3]])
+        body, buffers = self.head[2], self.head[3]
+        return pickle.loads(self._body(body), buffers=[self._body(buffer) for buffer in buffers])
+
+    def schema_ids(self) -> list[int]:
+        return [part[1] for part in self.head[3]] if self.head[0] != _PICKLED else []
+
+    def _batch(self, part: Sequence[Any]) -> pa.RecordBatch:
+        return pa.ipc.read_record_batch(pa.py_buffer(self._body(part[2])), self.schemas.by_id[part[1]])
+
+    def _body(self, body: int | bytes) -> Frame:
+        return self.frames[body] if isinstance(body, int) else body
+
+
+def pack(payload: Any, to: Address, schemas: Schemas) -> Packed:
+    """A payload as bytes."""
+    frames: list[Frame] = []
+    if type(payload) is tuple and len(payload) == 2 and type(payload[0]) is int:
+        port, content = payload
+        if isinstance(content, pa.RecordBatch):
+            part = _part(to, port, 0, content, frames, schemas)
+            return Packed((_BATCH, len(frames), port, (part,)), frames, schemas)
+        if _is_slotted(content):
+            parts = tuple(_part(to, port, slot, batch, frames, schemas) for slot, batch in content)
+            return Packed((_BATCHES, len(frames), port, parts), frames, schemas)
+    text, buffers = _pickled(payload)
+    body = _inlined(memoryview(text), frames)
+    apart = tuple(_inlined(buffer.raw(), frames) for buffer in buffers)
+    return Packed((_PICKLED, len(frames), body, apart), frames, schemas)
+
+
+def _pickled(payload: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        return pickle.dumps(payload, protocol=5, buffer_callback=buffers.append), buffers
+    except (pickle.PicklingError, AttributeError, TypeError):  # of a class that came with the job and cannot be imported
+        buffers = []
+        return cloudpickle.dumps(payload, protocol=5, buffer_callback=buffers.append), buffers
+
+
+def _part(
+    to: Address, port: int, slot: int, batch: pa.RecordBatch, frames: list[Frame], schemas: Schemas
+) -> tuple[int, int, int | Frame]:
+    return (slot, schemas.id_of(to, port, slot, batch.schema), _inlined(memoryview(batch.serialize()), frames))
+
+
+def _is_slotted(content: Any) -> bool:
+    return (
+        type(content) is list
+        and bool(content)
+        and all(
+            type(each) is tuple and len(each) == 2 and type(each[0]) is int and isinstance(each[1], pa.RecordBatch)
+            for each in content
+        )
+    )
+
+
+def _inlined(body: memoryview, frames: list[Frame]) -> int | Frame:
+    """The body itself if it is small, or the number of its frame."""
+    if len(body) <= INLINE_BYTES_MOST:
+        return body
+    frames.append(body)
+    return len(frames) - 1
+
+
+def _bodies(head: Sequence[Any]) -> list[Any]:
+    return [head[2], *head[3]] if head[0] == _PICKLED else [part[2] for part in head[3]]
+
+
+def _size(body: int | Frame) -> int:
+    return 0 if isinstance(body, int) else len(body)

@@ -1,0 +1,246 @@
+"""The other workers, as one worker sees them: two sockets to each, one for control and one for data.
+
+All messages that are due to one peer at one moment travel in one packet per lane. Sending never waits: what a socket does
+not take at once stays in its link and is offered again. Used under the worker's lock only, by whichever thread holds it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import zmq
+
+from dirigo.kernel import Data, Message, WorkerId, job_of
+from dirigo.runtime.control import Member
+from dirigo.runtime.keys import Keys
+from dirigo.runtime.link import Parcel, Receiving, Sending
+from dirigo.runtime.payload import Frame, Schemas
+from dirigo.runtime.wire import FORMAT, Head, Pressure, encode_head, stripped
+
+CONTROL, DATA = 0, 1
+LARGE_BYTES = 1 << 16  # a control message of this size would hold up the others, and no order is asked of the wire
+PACKETS_IN_SOCKET = 256
+PACKET_BYTES_MOST = 1 << 20  # a burst is cut into packets of about this size
+LOST_AFTER_S = 30.0
+
+
+class Lane:
+    """One socket to a peer, and the link on it."""
+
+    __slots__ = ("receiving", "sending", "socket")
+
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self.socket = socket
+        self.sending = Sending()
+        self.receiving = Receiving()
+
+    def offer(self) -> None:
+        """Hand to the socket what it takes."""
+        sending = self.sending
+        for parcel in sending.unsent():
+            try:
+                self.socket.send_multipart(parcel.frames, zmq.NOBLOCK, copy=True)
+            except zmq.Again:
+                return
+            sending.next_unsent = parcel.number + 1
+
+
+class Peer:
+    """Another worker."""
+
+    __slots__ = ("is_reported", "lanes", "member")
+
+    def __init__(self, member: Member, lanes: tuple[Lane, Lane]) -> None:
+        self.member = member
+        self.lanes = lanes
+        self.is_reported = False
+
+
+class Peers:
+    """All of them."""
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        keys: Keys,
+        worker: WorkerId,
+        schemas: Schemas,
+        clock: Callable[[], float],
+    ) -> None:
+        self._context = context
+        self._keys = keys
+        self._worker = worker
+        self._schemas = schemas
+        self._clock = clock
+        self.incarnation = 0  # the own one, once the controller has told it
+        self.by_worker: dict[WorkerId, Peer] = {}
+        self.unacknowledged: Counter[str] = Counter()  # bytes, by job
+        self.lost_messages = 0  # to workers that are gone; their jobs fail anyway
+
+    # --- membership ----------------------------------------------------------------------------------------------------
+
+    def set_members(self, members: Iterable[Member]) -> None:
+        """Connect to newcomers, and let go of whoever left or came back as another process."""
+        wanted = {member.worker: member for member in members if member.worker != self._worker}
+        for worker, peer in list(self.by_worker.items()):
+            if wanted.get(worker) != peer.member:
+                self._drop(worker)
+        for worker, member in wanted.items():
+            if worker not in self.by_worker:
+                lanes = (Lane(self._connected(member.control)), Lane(self._connected(member.data)))
+                self.by_worker[worker] = Peer(member, lanes)
+
+    def _connected(self, endpoint: str) -> zmq.Socket[bytes]:
+        socket = self._context.socket(zmq.PUSH)
+        socket.sndhwm = PACKETS_IN_SOCKET
+        socket.linger = 0
+        socket.reconnect_ivl = 50
+        socket.reconnect_ivl_max = 1000
+        self._keys.secure_client(socket)
+        socket.connect(endpoint)
+        return socket
+
+    def _drop(self, worker: WorkerId) -> None:
+        peer = self.by_worker.pop(worker)
+        for lane in peer.lanes:
+            lane.socket.close(0)
+            for parcel in lane.sending.kept:
+                self._settle(parcel)
+
+    def close(self) -> None:
+        for worker in list(self.by_worker):
+            self._drop(worker)
+
+    # --- sending -------------------------------------------------------------------------------------------------------
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send messages, each to the worker that it names."""
+        if len(messages) == 1:
+            self._send_to(messages[0].worker, messages)
+            return
+        by_worker: dict[WorkerId, list[Message]] = {}
+        for message in messages:
+            by_worker.setdefault(message.worker, []).append(message)
+        for worker, its in by_worker.items():
+            self._send_to(worker, its)
+
+    def send_pressure(self, pressure: Pressure, workers: Iterable[WorkerId]) -> None:
+        for worker in workers:
+            self._send_to(worker, (pressure,))
+
+    def _send_to(self, worker: WorkerId, messages: Sequence[Message | Pressure]) -> None:
+        peer = self.by_worker.get(worker)
+        if peer is None:
+            self.lost_messages += len(messages)
+            return
+        drafts = (Draft(), Draft())
+        for message in messages:
+            if type(message) is Pressure:
+                drafts[CONTROL].headers.append(message)
+                continue
+            header, frames, size, schemas = stripped(message, self._schemas)  # type: ignore[arg-type]
+            lane = DATA if type(message) is Data or size > LARGE_BYTES else CONTROL
+            draft = drafts[lane]
+            draft.headers.append(header)
+            draft.frames += frames
+            draft.size += size
+            draft.schemas += schemas
+            draft.charges[job_of(message.to)] += size  # type: ignore[union-attr]
+            if draft.size >= PACKET_BYTES_MOST:
+                self._post(peer, lane, draft)
+                drafts[lane].__init__()  # type: ignore[misc]
+        for lane, draft in enumerate(drafts):
+            if draft.headers:
+                self._post(peer, lane, draft)
+
+    def _post(self, peer: Peer, lane_number: int, draft: Draft) -> None:
+        lane = peer.lanes[lane_number]
+        sending = lane.sending
+        new = [number for number in dict.fromkeys(draft.schemas) if number not in sending.schemas_sent]
+        sending.schemas_sent.update(new)
+        number = sending.last + 1
+        head = self._head(peer, number, tuple((each, self._schemas.texts[each]) for each in new), tuple(draft.headers))
+        charges = tuple(draft.charges.items())
+        for job, size in charges:
+            self.unacknowledged[job] += size
+        sending.add(Parcel(number, [encode_head(head), *draft.frames], charges), self._clock())
+        lane.offer()
+
+    def _head(self, peer: Peer, number: int, schemas: tuple[tuple[int, bytes], ...], headers: tuple[Any, ...]) -> Head:
+        """The head of a packet; acknowledgments ride on whatever goes the other way."""
+        control, data = (lane.receiving for lane in peer.lanes)
+        member = peer.member
+        is_missing = control.is_missing or data.is_missing
+        acks = (control.last, data.last)
+        control.told()
+        data.told()
+        own = (FORMAT, self._worker, self.incarnation)
+        return Head(*own, member.worker, member.incarnation, number, acks, is_missing, schemas, headers)
+
+    # --- receiving -----------------------------------------------------------------------------------------------------
+
+    def accept(self, lane_number: int, head: Head, size: int) -> str | None:
+        """Note a packet that has come; returns why it is not to be used, if so."""
+        peer = self.by_worker.get(head.sender)
+        if peer is None or head.incarnation != peer.member.incarnation or head.to_incarnation != self.incarnation:
+            return "a packet of a worker that is not a member"
+        if head.to != self._worker:
+            return "a packet for another worker"
+        for lane, acknowledged in zip(peer.lanes, head.acks, strict=True):
+            if acknowledged > lane.sending.last:
+                return "an acknowledgment of what was never sent"
+            for parcel in lane.sending.acknowledge(acknowledged, self._clock()):
+                self._settle(parcel)
+            if head.is_missing:
+                lane.sending.rewind()
+                lane.offer()
+        if head.number == 0:
+            return ""
+        receiving = peer.lanes[lane_number].receiving
+        is_next = receiving.accept(head.number, size)
+        if receiving.owes_now():
+            self._acknowledge(peer)
+        return None if is_next else ""
+
+    def _settle(self, parcel: Parcel) -> None:
+        for job, size in parcel.charges:
+            self.unacknowledged[job] -= size
+            if self.unacknowledged[job] <= 0:
+                del self.unacknowledged[job]
+
+    def _acknowledge(self, peer: Peer) -> None:
+        try:
+            peer.lanes[CONTROL].socket.send(encode_head(self._head(peer, 0, (), ())), zmq.NOBLOCK)
+        except zmq.Again:
+            peer.lanes[CONTROL].receiving.is_missing = True  # tell later
+
+    def tend(self) -> list[Peer]:
+        """Now and then: offer again, acknowledge what is owed, and return peers that have been silent for too long."""
+        now = self._clock()
+        silent = []
+        for peer in self.by_worker.values():
+            for lane in peer.lanes:
+                if lane.sending.is_stuck(now):
+                    lane.sending.rewind()
+                lane.offer()
+                if lane.sending.silent_s(now) > LOST_AFTER_S and not peer.is_reported:
+                    peer.is_reported = True
+                    silent.append(peer)
+            if any(lane.receiving.owes_soon() for lane in peer.lanes):
+                self._acknowledge(peer)
+        return silent
+
+
+class Draft:
+    """A packet in the making."""
+
+    __slots__ = ("charges", "frames", "headers", "schemas", "size")
+
+    def __init__(self) -> None:
+        self.headers: list[Any] = []
+        self.frames: list[Frame] = []
+        self.schemas: list[int] = []
+        self.charges: Counter[str] = Counter()
+        self.size = 0

@@ -1,0 +1,164 @@
+"""Pushing rows from outside to the worker that takes them in: what is said, and the side that pushes.
+
+One attempt goes to one split. Its pushes are numbered, so that none can be lost unnoticed, and each is acknowledged once its
+rows are on the worker's disk. The worker's side is ``staging``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Final, Protocol
+
+import msgspec
+import pyarrow as pa
+import zmq
+
+from dirigo.kernel import DirigoError
+from dirigo.runtime.control import AttemptRef, SourcePlaces, SplitPlace
+
+STAGE, STAGED = b"stage", b"staged"
+PUSH_BYTES: Final = 1 << 20
+FRAME_ROWS: Final = 1 << 16
+_UNACKNOWLEDGED_MOST: Final = 8
+_PATIENCE_S: Final = 60.0
+_FAREWELL_MS: Final = 1_000  # how long a closed socket may go on delivering what was sent
+
+
+class StageHeader(msgspec.Struct, frozen=True, array_like=True):
+    """One push: which attempt it belongs to, and the how-manieth it is. The frames are record batch messages of Arrow."""
+
+    job: str
+    source: str
+    split: int
+    attempt: str
+    number: int
+    last: bool
+    reached_ms: int | None = None  # the newest event time of a whole micro-batch, which its committer tells every split
+    is_dropped: bool = False  # the attempt failed: forget it
+
+
+class StageAck(msgspec.Struct, frozen=True, array_like=True):
+    """The rows of a push are staged, or a sentence says why not. The last one tells the newest event time of the attempt."""
+
+    attempt: str
+    number: int
+    error: str | None = None
+    newest_ms: int | None = None
+
+
+class PushError(DirigoError):
+    """Rows could not be brought to their worker. The message is one sentence that says what to do."""
+
+
+class ClientKeys(Protocol):
+    """Whatever lets a socket in: see ``Keys``."""
+
+    def secure_client(self, socket: zmq.Socket[bytes]) -> None: ...
+
+
+class Pusher:
+    """Brings the rows of one attempt to one split. Used by one thread, as a context; left by an exception, it drops them."""
+
+    def __init__(
+        self, places: SourcePlaces, place: SplitPlace, keys: ClientKeys, *, patience_s: float = _PATIENCE_S
+    ) -> None:
+        self.attempt = str(uuid.uuid4())
+        self.rows = 0
+        self.newest_ms: int | None = None  # known when finished
+        self._places = places
+        self._place = place
+        self._patience_s = patience_s
+        self._frames: list[pa.Buffer] = []
+        self._bytes = 0
+        self._pushes = 0
+        self._acknowledged = 0
+        self._is_finished = False
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()  # of our own: a host may fork
+        try:
+            self._socket = self._context.socket(zmq.DEALER)
+            self._socket.linger = 0
+            keys.secure_client(self._socket)
+            self._socket.connect(place.endpoint)
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+
+    def push(self, batch: pa.RecordBatch) -> None:
+        """Rows in the source's own columns. They are sent when enough of them are there."""
+        for part in _slices(batch):
+            frame = part.serialize()
+            if self._frames and self._bytes + frame.size > PUSH_BYTES:
+                self._send(is_last=False)
+            self._frames.append(frame)
+            self._bytes += frame.size
+            self.rows += part.num_rows
+
+    def finish(self, reached_ms: int | None = None) -> AttemptRef:
+        """Send the rest, and wait until all of it is staged."""
+        self._send(is_last=True, reached_ms=reached_ms)
+        while self._acknowledged < self._pushes:
+            self._await_acknowledgment()
+        self._is_finished = True
+        place = self._place
+        return AttemptRef(place.worker, place.incarnation, place.split, self.attempt, self.rows)
+
+    def forget(self, attempts: Sequence[str]) -> None:
+        """Tell the worker that these attempts will not be released. Best effort: it forgets them by age anyway."""
+        places = self._places
+        for attempt in attempts:
+            header = StageHeader(places.job, places.source, self._place.split, attempt, 0, last=True, is_dropped=True)
+            self._socket.send_multipart([STAGE, msgspec.msgpack.encode(header)], zmq.NOBLOCK)
+        self._socket.linger = _FAREWELL_MS
+
+    def close(self) -> None:
+        self._socket.close()
+        self._context.term()
+
+    def __enter__(self) -> Pusher:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        try:
+            if kind is not None and self._pushes and not self._is_finished:
+                self.forget([self.attempt])
+        except zmq.ZMQError:
+            pass  # what is wrong is being raised already
+        finally:
+            self.close()
+
+    def _send(self, is_last: bool, reached_ms: int | None = None) -> None:
+        while self._pushes - self._acknowledged >= _UNACKNOWLEDGED_MOST:
+            self._await_acknowledgment()
+        places, split = self._places, self._place.split
+        header = StageHeader(places.job, places.source, split, self.attempt, self._pushes, is_last, reached_ms)
+        self._socket.send_multipart([STAGE, msgspec.msgpack.encode(header), *self._frames])
+        self._pushes += 1
+        self._frames = []
+        self._bytes = 0
+
+    def _await_acknowledgment(self) -> None:
+        if not self._socket.poll(int(self._patience_s * 1000)):
+            raise PushError(
+                f"Worker {self._place.worker} has not taken in rows for {self._patience_s:g} s; look with"
+                " `dirigo cluster status` whether it is there, and run the query again."
+            )
+        kind, body = self._socket.recv_multipart()
+        ack = msgspec.msgpack.decode(body, type=StageAck)
+        if kind != STAGED or ack.attempt != self.attempt:
+            return
+        if ack.error is not None:
+            raise PushError(ack.error)
+        self._acknowledged += 1
+        self.newest_ms = ack.newest_ms
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows in parts that are small enough for one push, as far as a single row allows."""
+    if not batch.num_rows:
+        return
+    fitting = max(1, batch.num_rows * PUSH_BYTES // max(batch.nbytes, 1))
+    step = min(fitting, FRAME_ROWS)
+    for first in range(0, batch.num_rows, step):
+        yield batch.slice(first, step)

@@ -1,0 +1,213 @@
+"""What clients ask of the controller, and the answers, some of which have to wait."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dirigo.runtime import control
+from dirigo.runtime.errors import ControlError
+from dirigo.runtime.job_record import JobRecord
+
+if TYPE_CHECKING:
+    from dirigo.runtime.controller import Controller
+
+WAIT_S_MOST = 60.0  # a client that wants to wait longer asks again
+_WAITING_MOST = 10_000
+WORKERS_MOST = 1_000
+
+
+@dataclass
+class _Waiting:
+    """A client that waits for a job to end."""
+
+    identity: bytes
+    number: int
+    job: str
+    until_s: float
+
+
+@dataclass
+class _Releasing:
+    """A commit that some workers have still to confirm."""
+
+    identity: bytes
+    number: int
+    missing: int
+    until_s: float
+    outcomes: list[str] = field(default_factory=list)
+
+
+class Requests:
+    """Part of the controller, on its thread."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._waiting: list[_Waiting] = []
+        self._releasing: dict[int, _Releasing] = {}
+        self._last_release = 0
+
+    def take(self, identity: bytes, asked: control.Asked) -> None:
+        try:
+            done, value = self._do(identity, asked.number, asked.request)
+        except ControlError as error:
+            self._controller.answer(identity, asked.number, None, str(error))
+            return
+        if done:
+            self._controller.answer(identity, asked.number, value)
+
+    def _do(self, identity: bytes, number: int, request: control.Request) -> tuple[bool, Any]:
+        """(whether the answer is known, the answer)"""
+        controller = self._controller
+        match request:
+            case control.GetStatus():
+                return True, self._status()
+            case control.Submit():
+                return True, controller.submit(request).status()
+            case control.GetJob():
+                job = self._job(request.job)
+                if request.wait_s > 0 and job.is_live and len(self._waiting) < _WAITING_MOST:
+                    until = time.monotonic() + min(request.wait_s, WAIT_S_MOST)
+                    self._waiting.append(_Waiting(identity, number, job.id, until))
+                    return False, None
+                return True, job.status()
+            case control.CancelJob():
+                job = self._live(request.job)
+                controller.end(job, "cancelled", None)
+                return True, job.status()
+            case control.EndSources():
+                job = self._live(request.job)
+                self._check_source(job, request.source)
+                controller.drain(job, request.source)
+                return True, job.status()
+            case control.FailJob():
+                controller.fail(self._job(request.job).id, request.error, None)
+                return True, None
+            case control.Resize():
+                if not 1 <= request.workers <= WORKERS_MOST:
+                    raise ControlError(f"a pool has 1 to {WORKERS_MOST} workers, not {request.workers}.")
+                controller.wanted = request.workers
+                return True, None
+            case control.StopCluster():
+                controller.is_stopping = True
+                return True, None
+            case control.GetPlaces():
+                return True, self._places(request)
+            case control.ReleaseBatch():
+                self._release(identity, number, request)
+                return False, None
+
+    def look(self, now: float, *, is_last: bool = False) -> None:
+        """Answer those whose wait is over."""
+        still = []
+        for waiting in self._waiting:
+            job = self._controller.jobs.get(waiting.job)
+            if job is None or not job.is_live or now >= waiting.until_s or is_last:
+                value = None if job is None else job.status()
+                self._controller.answer(waiting.identity, waiting.number, value)
+            else:
+                still.append(waiting)
+        self._waiting = still
+        for request, releasing in list(self._releasing.items()):
+            if now >= releasing.until_s or is_last:
+                del self._releasing[request]
+                error = "a worker does not confirm the commit; the job may have failed."
+                self._controller.answer(releasing.identity, releasing.number, None, error)
+
+    # --- jobs ----------------------------------------------------------------------------------------------------------
+
+    def _job(self, name: str) -> JobRecord:
+        jobs = self._controller.jobs
+        if name in jobs:
+            return jobs[name]
+        named = [job for job in jobs.values() if job.name == name]
+        if named:
+            return named[-1]
+        there = ", ".join(sorted({job.name for job in jobs.values()})) or "none yet"
+        raise ControlError(f"there is no job '{name}' in this cluster; its jobs: {there}.")
+
+    def _live(self, name: str) -> JobRecord:
+        job = self._job(name)
+        if not job.is_live or job.outcome is not None:
+            raise ControlError(f"job '{job.name}' is over: it is {job.outcome or job.state}.")
+        return job
+
+    def _status(self) -> control.ClusterStatus:
+        controller = self._controller
+        refused = dict(controller.refusals.counts)
+        for slot in controller.slots.values():
+            for reason, count in slot.figures.refused.items():
+                refused[reason] = refused.get(reason, 0) + count
+        return control.ClusterStatus(
+            controller.name,
+            time.time() - controller.began_s,
+            tuple(slot.status(controller.pool.problem(slot.worker)) for slot in controller.slots.values()),
+            tuple(job.status() for job in controller.jobs.values()),
+            refused,
+        )
+
+    # --- rows from outside ---------------------------------------------------------------------------------------------
+
+    def _check_source(self, job: JobRecord, source: str | None) -> None:
+        if source is not None and source not in job.manifest.pushed:
+            names = ", ".join(job.manifest.pushed) or "none"
+            raise ControlError(f"job '{job.name}' has no source '{source}' that takes rows from outside; it has {names}.")
+
+    def _places(self, request: control.GetPlaces) -> control.SourcePlaces:
+        job = self._live(request.job)
+        names = list(job.manifest.pushed)
+        source = request.source
+        if source is None:
+            if len(names) != 1:
+                raise ControlError(
+                    f"job '{job.name}' has {len(names)} sources that take rows from outside ({', '.join(names) or 'none'}); "
+                    "name one with the option 'source'."
+                )
+            source = names[0]
+        self._check_source(job, source)
+        if job.state in ("waiting", "starting"):
+            raise ControlError(f"job '{job.name}' is starting; try again in a moment.")
+        count, schema = job.manifest.pushed[source]
+        splits = []
+        for split in range(count):
+            slot = self._controller.slots[job.places[source, split]]
+            assert slot.hello is not None
+            splits.append(control.SplitPlace(split, slot.worker, slot.incarnation, slot.hello.intake))
+        return control.SourcePlaces(job.id, source, schema, tuple(splits))
+
+    def _release(self, identity: bytes, number: int, request: control.ReleaseBatch) -> None:
+        job = self._live(request.job)
+        by_worker: dict[int, list[tuple[int, str]]] = {}
+        for attempt in request.attempts:
+            slot = self._controller.slots.get(attempt.worker)
+            if slot is None or slot.incarnation != attempt.incarnation:
+                raise ControlError("a worker that rows were brought to is gone; the job cannot go on.")
+            by_worker.setdefault(attempt.worker, []).append((attempt.split, attempt.attempt))
+        if not by_worker:
+            self._controller.answer(identity, number, "released")
+            return
+        self._last_release += 1
+        self._releasing[self._last_release] = _Releasing(identity, number, len(by_worker), time.monotonic() + 30.0)
+        for worker, attempts in by_worker.items():
+            order = control.Release(
+                self._last_release, job.id, request.source, request.query, request.batch, tuple(attempts)
+            )
+            self._controller.order(worker, order)
+
+    def released(self, record: control.Released) -> None:
+        """A worker confirms a commit, or says why not."""
+        releasing = self._releasing.get(record.request)
+        if releasing is None:
+            return
+        releasing.outcomes.append(record.outcome)
+        releasing.missing -= 1
+        if releasing.missing:
+            return
+        del self._releasing[record.request]
+        wrong = [outcome for outcome in releasing.outcomes if outcome not in ("released", "known", "full")]
+        if wrong:
+            self._controller.answer(releasing.identity, releasing.number, None, wrong[0])
+        else:
+            outcome = "full" if "full" in releasing.outcomes else "released"
+            self._controller.answer(releasing.identity, releasing.number, outcome)

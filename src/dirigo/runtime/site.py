@@ -1,0 +1,221 @@
+"""What the two threads of a worker share, and the lock around it: the kernel, the jobs, and the ways out.
+
+The worker thread runs user code and holds no lock meanwhile; the fetcher brings messages in. Whoever has the lock may drive
+the kernel and send what it wants sent, so that a result is on its way as soon as user code returns.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Lock
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from dirigo.kernel import Data, Directory, DirigoError, Hooks, Message, Worker, WorkerId, job_of
+from dirigo.kernel.message import Lane
+from dirigo.runtime import control
+from dirigo.runtime.bell import Bell
+from dirigo.runtime.gate import Refusals
+from dirigo.runtime.installed import InstalledJob
+from dirigo.runtime.payload import Packed, Schemas
+from dirigo.runtime.peers import Peers
+from dirigo.runtime.wire import Broken, Pressure
+
+_log = logging.getLogger(__name__)
+_INPUT = Lane.INPUT
+
+
+class Result(NamedTuple):
+    """Rows on their way to the results log; None at the end of a partition."""
+
+    job: str
+    sink: str
+    partition: int
+    rows: pa.RecordBatch | None
+    size: int
+
+
+class Site:
+    """One worker process. Everything but the two wake-ups is used under ``lock``."""
+
+    def __init__(self, worker: WorkerId, strategy: Hooks, peers: Peers, schemas: Schemas, refusals: Refusals) -> None:
+        self.lock = Lock()
+        self.worker = Worker(worker, Directory(), strategy)
+        self.peers = peers
+        self.schemas = schemas
+        self.refusals = refusals
+        self.jobs: dict[str, InstalledJob] = {}
+        self.reports: deque[control.FromWorker] = deque()  # for the controller
+        self.results: deque[Result] = deque()  # for the log
+        self.is_stopping = False
+        self.is_idle = False  # the worker thread waits
+        self.busy_s = 0.0
+        self.messages = 0
+        self.running_since: float | None = None
+        self._wake_ups: SimpleQueue[None] = SimpleQueue()
+        self.bell = Bell()  # for the fetcher: there are reports or results
+
+    # --- messages ------------------------------------------------------------------------------------------------------
+
+    def deliver(self, messages: Iterable[Message | Pressure | Broken]) -> None:
+        """Messages have come from other workers."""
+        self.worker.now = time.time()
+        for message in messages:
+            if type(message) is Pressure:
+                job = self.jobs.get(message.job)
+                if job is not None:
+                    job.budget.note(message)
+            elif type(message) is Broken:
+                self.fail(job_of(message.to), f"a message to {message.to} cannot be read: {message.error}", None)
+            else:
+                self._receive(message)  # type: ignore[arg-type]
+        self.flush()
+
+    def _receive(self, message: Message) -> None:
+        job = self.jobs.get(job_of(message.to))
+        if job is None:
+            self.refusals.counts["messages of jobs that are gone"] += 1
+            return
+        try:
+            self.worker.receive(message)
+        except DirigoError as error:
+            self.fail(job.id, str(error), None)
+            return
+        if type(message) is Data:
+            job.budget.queued += size_of(message.payload)
+
+    def flush(self) -> None:
+        """Carry away what the kernel wants sent; what stays here is handed over at once."""
+        worker = self.worker
+        own = worker.id
+        leaving: list[Message] = []
+        while worker.outgoing:
+            messages = worker.outgoing[:]
+            worker.outgoing.clear()
+            for message in messages:
+                if type(message) is Data and message.lane is not _INPUT:
+                    self._count_as_gone(message)
+                if message.worker == own:
+                    self._receive(message)
+                else:
+                    leaving.append(message)
+        if leaving:
+            try:
+                self.peers.send(leaving)
+            except Exception as error:  # a payload of the user's that cannot be pickled
+                self._send_one_by_one(leaving, error)
+        self._tell_pressure(leaving)
+        if self.is_idle:
+            self.wake_worker()
+
+    def _send_one_by_one(self, messages: list[Message], _: Exception) -> None:
+        """Find out whose message cannot be sent, and fail its job alone."""
+        for message in messages:
+            if job_of(message.to) in self.jobs:
+                try:
+                    self.peers.send([message])
+                except Exception as error:
+                    trace = "".join(traceback.format_exception(error))
+                    self.fail(job_of(message.to), f"a message to {message.to} cannot be sent: {error}", trace)
+
+    def _count_as_gone(self, message: Data) -> None:
+        """A message that waited here is handed to another worker."""
+        job = self.jobs.get(job_of(message.to))
+        if job is not None:
+            job.budget.queued -= size_of(message.payload)
+            job.figures.forwarded += message.lane is Lane.FORWARD
+
+    def _tell_pressure(self, leaving: list[Message]) -> None:
+        jobs = {job_of(message.to) for message in leaving} if leaving else ()
+        for name in jobs:
+            job = self.jobs.get(name)
+            if job is not None:
+                self.tell_pressure_of(job)
+
+    def tell_pressure_of(self, job: InstalledJob, *, is_time: bool = False) -> None:
+        others = job.source_workers - {self.worker.id}
+        if others:
+            news = job.budget.news(job.id, self.worker.id, self.under_way(job), is_time)
+            if news is not None:
+                self.peers.send_pressure(news, others)
+
+    def under_way(self, job: InstalledJob) -> int:
+        """Bytes of a job that have left and have not arrived."""
+        return self.peers.unacknowledged.get(job.id, 0) + job.posted_bytes - job.logged_bytes
+
+    # --- jobs ----------------------------------------------------------------------------------------------------------
+
+    def add(self, job: InstalledJob) -> None:
+        self.worker.directory.add_job(job.specs)
+        self.jobs[job.id] = job
+        job.sources = {reader.address: self.worker.add_source(reader.address, (reader.target,)) for reader in job.readers}
+
+    def remove(self, name: str) -> None:
+        job = self.jobs.pop(name, None)
+        if job is None:
+            return
+        self.worker.remove_job(name)
+        self.schemas.forget_job(name)
+        job.close()
+
+    def fail(self, name: str, error: str, trace: str | None) -> None:
+        """A job cannot go on: tell the controller, and do no more for it here."""
+        if name not in self.jobs:
+            return
+        self.report(control.ActorFailed(name, error, trace))
+        self.remove(name)
+
+    def report(self, record: control.FromWorker) -> None:
+        self.reports.append(record)
+        self.bell.ring()
+
+    def post_result(self, job: str, sink: str, partition: int, rows: pa.RecordBatch | None) -> None:
+        """Called by the worker thread, without the lock: a deque's append is safe."""
+        size = 0 if rows is None else buffer_bytes(rows)
+        installed = self.jobs.get(job)
+        if installed is not None:
+            installed.posted_bytes += size
+        self.results.append(Result(job, sink, partition, rows, size))
+        self.bell.ring()
+
+    # --- wake-ups ------------------------------------------------------------------------------------------------------
+
+    def wake_worker(self) -> None:
+        self.is_idle = False
+        self._wake_ups.put(None)
+
+    def wait_for_work(self, seconds: float) -> None:
+        """Called by the worker thread, without the lock, after it has set ``is_idle`` under it."""
+        with suppress(Empty):
+            self._wake_ups.get(timeout=seconds)
+
+    def close(self) -> None:
+        for name in list(self.jobs):
+            self.remove(name)
+        self.peers.close()
+        self.bell.close()
+
+
+def buffer_bytes(batch: pa.RecordBatch) -> int:
+    """How much memory a batch keeps: for a slice more than its own rows, but `nbytes` takes a hundred times longer."""
+    return int(batch.get_total_buffer_size())
+
+
+def size_of(payload: Any) -> int:
+    """How many bytes wait with a message; what is not made of batches counts as nothing."""
+    if type(payload) is Packed:
+        return payload.nbytes
+    if type(payload) is tuple and len(payload) == 2:
+        content = payload[1]
+        if isinstance(content, pa.RecordBatch):
+            return buffer_bytes(content)
+        if type(content) is list:
+            return sum(buffer_bytes(each[1]) for each in content if type(each) is tuple)
+    return 0

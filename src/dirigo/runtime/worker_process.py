@@ -1,0 +1,152 @@
+"""A worker: one process, one kernel, a thread that executes and a thread that fetches.
+
+``run_worker`` is all that a host has to call. It returns when the controller says so and raises when something went wrong;
+the host may then call it again in a new process, which joins the cluster in the place of the old one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket as sockets
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import zmq
+
+from dirigo.runtime.control import Bootstrap, Hello
+from dirigo.runtime.executor import Executor
+from dirigo.runtime.fetcher import Fetcher
+from dirigo.runtime.gate import Gate, Refusals
+from dirigo.runtime.intake import Intake
+from dirigo.runtime.keys import Keys
+from dirigo.runtime.last_words import LastWords
+from dirigo.runtime.log_posting import LogPosting
+from dirigo.runtime.payload import Schemas
+from dirigo.runtime.peers import Peers
+from dirigo.runtime.site import Site
+from dirigo.scheduling import Fifo
+
+# How long a thread may keep the interpreter while another one waits. The fetcher's answers come after this long beside a
+# busy function, so it is shorter than usual; each switch costs some microseconds.
+SWITCH_S = 0.0005
+_LEAVE_AFTER_S = 5.0  # user code that does not return when the worker has to go
+_PACKETS_MOST = 1000
+
+
+def run_worker(bootstrap: Bootstrap) -> None:
+    """Join the cluster and work until told to stop."""
+    sys.setswitchinterval(SWITCH_S)
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    folder = Path(tempfile.mkdtemp(prefix="dirigo-worker-"))
+    try:
+        _Worker(context, bootstrap, folder).run()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        context.destroy(0)
+
+
+class _Worker:
+    """The parts of a worker, put together."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], bootstrap: Bootstrap, folder: Path) -> None:
+        keys = bootstrap.keys
+        refusals = Refusals(f"worker {bootstrap.worker}")
+        host = reachable_host(bootstrap.controller)
+        gate = Gate(context, keys, refusals)
+        lanes = (_listening(context, zmq.PULL, keys), _listening(context, zmq.PULL, keys))
+        intake = _listening(context, zmq.ROUTER, keys)
+        for listener in (*lanes, intake):
+            gate.watch(listener)
+        control, data, pushed = (
+            f"tcp://{host}:{listener.bind_to_random_port(f'tcp://{host}')}" for listener in (*lanes, intake)
+        )
+        controller = context.socket(zmq.DEALER)
+        log = context.socket(zmq.DEALER)
+        for outward in (controller, log):
+            outward.linger = 0
+            keys.secure_client(outward)
+        controller.identity = f"worker-{bootstrap.worker}-{os.getpid()}-{secrets.token_hex(4)}".encode()
+        controller.connect(bootstrap.controller)
+        schemas = Schemas()
+        peers = Peers(context, keys, bootstrap.worker, schemas, time.monotonic)
+        self.site = Site(bootstrap.worker, Fifo(), peers, schemas, refusals)
+        self._last_words = LastWords(bootstrap.run, bootstrap.worker)
+        self._executor = Executor(self.site, self._last_words)
+        self._intake = Intake(intake, self.site.jobs.get, refusals)
+        hello = Hello(
+            bootstrap.run,
+            bootstrap.worker,
+            sockets.gethostname(),
+            os.getpid(),
+            control,
+            data,
+            pushed,
+            self._last_words.before,
+            self._last_words.before_frozen,
+        )
+        self._fetcher = Fetcher(
+            self.site,
+            self._executor,
+            gate,
+            lanes,
+            controller,
+            LogPosting(log),
+            hello,
+            folder,
+            self._last_words,
+            self._stop_executor,
+        )
+        self._failure: BaseException | None = None
+        self._own_sockets = (*lanes, controller, log)
+        self._gate = gate
+
+    def run(self) -> None:
+        thread = threading.Thread(target=self._fetcher.run, name="fetcher", daemon=True)
+        thread.start()
+        self._executor.run()  # user code is used to the main thread
+        thread.join()
+        self._intake.stop()
+        self.site.close()
+        self._last_words.close()
+        self._gate.close()
+        for each in self._own_sockets:
+            each.close(0)
+        if self._failure is not None:
+            raise self._failure
+
+    def _stop_executor(self, failure: BaseException | None) -> None:
+        """The fetcher has ended, so the worker does. Called on the fetcher's thread."""
+        self._failure = failure
+        with self.site.lock:
+            self.site.is_stopping = True
+            self.site.wake_worker()
+        threading.Thread(target=self._leave, name="leave", daemon=True).start()
+
+    def _leave(self) -> None:
+        """User code that keeps the worker thread must not keep the process."""
+        time.sleep(_LEAVE_AFTER_S)
+        if self.site.running_since is not None:
+            os._exit(1)
+
+
+def reachable_host(endpoint: str) -> str:
+    """The address of this machine on the way to another one, where others can reach it too."""
+    host, port = urlsplit(endpoint).hostname, urlsplit(endpoint).port
+    with sockets.socket(sockets.AF_INET, sockets.SOCK_DGRAM) as probe:
+        probe.connect((host, port))  # which sends nothing
+        return str(probe.getsockname()[0])
+
+
+def _listening(context: zmq.Context[zmq.Socket[bytes]], kind: int, keys: Keys) -> zmq.Socket[bytes]:
+    socket = context.socket(kind)
+    socket.linger = 0
+    socket.rcvhwm = _PACKETS_MOST
+    socket.setsockopt(zmq.MAXMSGSIZE, -1)
+    keys.secure_server(socket)
+    return socket
