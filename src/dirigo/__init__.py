@@ -15,13 +15,26 @@ if TYPE_CHECKING:
     from dirigo import nexmark as nexmark
     from dirigo import testing as testing
     from dirigo.flow import *  # noqa: F403
+    from dirigo.runtime.client import Client as Client
+    from dirigo.runtime.errors import JobFailed as JobFailed
     from dirigo.scheduling import Strategy as Strategy
+    from dirigo.spark.cluster import Cluster as Cluster
+    from dirigo.spark.source import from_spark as from_spark
     from dirigo.state import ListState as ListState
     from dirigo.state import MapState as MapState
     from dirigo.state import ValueState as ValueState
 
 _SUBPACKAGES = ("nexmark", "testing")
-_STATES = ("ListState", "MapState", "ValueState")
+_HOMES = {
+    "Client": "dirigo.runtime.client",
+    "Cluster": "dirigo.spark.cluster",
+    "JobFailed": "dirigo.runtime.errors",
+    "ListState": "dirigo.state",
+    "MapState": "dirigo.state",
+    "Strategy": "dirigo.scheduling",
+    "ValueState": "dirigo.state",
+    "from_spark": "dirigo.spark.source",
+}
 
 
 if not TYPE_CHECKING:  # or a type checker would take any name for granted
@@ -29,7 +42,7 @@ if not TYPE_CHECKING:  # or a type checker would take any name for granted
     def __getattr__(name: str) -> Any:
         if name in _SUBPACKAGES:
             return import_module(f"dirigo.{name}")
-        module = "dirigo.state" if name in _STATES else "dirigo.scheduling" if name == "Strategy" else "dirigo.flow"
+        module = _HOMES.get(name, "dirigo.flow")
         if not name.startswith("_"):
             try:
                 return getattr(import_module(module), name)
@@ -41,4 +54,4 @@ if not TYPE_CHECKING:  # or a type checker would take any name for granted
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SUBPACKAGES, *_STATES, "Strategy", *import_module("dirigo.flow").__all__})
+    return sorted({*globals(), *_SUBPACKAGES, *_HOMES, *import_module("dirigo.flow").__all__})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from dirigo import __version__
-from dirigo.cli import bench, docs, graph, nexmark, verify
+from dirigo.cli import bench, cluster, docs, graph, jobs, nexmark, run, top, verify
 
 app = typer.Typer(
     name="dirigo",
@@ -20,6 +20,13 @@ app.command("bench")(bench.bench)
 app.command("graph")(graph.graph)
 app.command("docs")(docs.docs)
 app.command("nexmark")(nexmark.nexmark)
+app.command("run")(run.run)
+app.add_typer(cluster.app, name="cluster")
+app.command("submit")(jobs.submit)
+app.command("jobs")(jobs.jobs)
+app.command("cancel")(jobs.cancel)
+app.command("drain")(jobs.drain)
+app.command("top")(top.top)
 
 
 def _show_version(wanted: bool) -> None:

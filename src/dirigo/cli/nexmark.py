@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,9 +21,11 @@ from dirigo.nexmark.events import write_events
 from dirigo.nexmark.generator import RATE, Generator
 from dirigo.nexmark.queries import QUERIES
 from dirigo.nexmark.running import RunReport, check_run, query_named, run_query
+from dirigo.runtime.control import JobStatus
 
 _EVENTS = 100_000
 _WORKERS_IN_CHAOS = 3
+_WORKERS_ON_SPARK = 2
 _GENERATE, _ALL = "generate", "all"
 _SECONDS_BETWEEN_UPDATES = 0.05
 _Queries = typer.Argument(
@@ -35,16 +37,24 @@ def nexmark(
     queries: list[str] = _Queries,
     events: int = typer.Option(_EVENTS, "--events", metavar="N", help="How many events; 46 of 50 are bids."),
     rate: int = typer.Option(RATE, "--rate", metavar="R", help="Events per second of event time."),
-    host: str = typer.Option("sim", "--host", metavar="NAME", help="Where to run: sim, in this process."),
+    host: str = typer.Option(
+        "spark", "--host", metavar="NAME", help="Where to run: spark, on workers in Spark; or sim, in this process."
+    ),
     out: Path | None = typer.Option(
         None, "--out", metavar="DIR", help="Write results to DIR/QUERY/*.parquet; without it they are only counted."
     ),
     json_file: Path | None = JsonFile,
     workers: int | None = typer.Option(
-        None, "--workers", metavar="N", help="Simulated workers: 1, or 3 with --chaos.", show_default=False
+        None, "--workers", metavar="N", help="Workers: 2 on Spark; simulated 1, or 3 with --chaos.", show_default=False
     ),
-    chaos: bool = typer.Option(False, "--chaos", help="Reorder and delay whatever may be; results must not change."),
-    seed: int = typer.Option(0, "--seed", metavar="S", help="The seed of the simulation; events are always the same."),
+    master: str | None = typer.Option(
+        None, "--master", metavar="URL", help="The Spark master; without it Spark runs in this process.", show_default=False
+    ),
+    paced: bool = typer.Option(False, "--paced", help="Release events in real time, not as fast as possible."),
+    chaos: bool = typer.Option(
+        False, "--chaos", help="With --host sim: reorder and delay whatever may be; results must not change."
+    ),
+    seed: int = typer.Option(0, "--seed", metavar="S", help="With --host sim: the seed; events are always the same."),
     check: str | None = typer.Option(
         None, "--check", metavar="ENGINE", help="Compare all rows with a batch query of duckdb or spark.", show_default=False
     ),
@@ -52,15 +62,19 @@ def nexmark(
 ) -> None:
     """Run Nexmark queries over generated events, and tell how many events per second they took.
 
+    On Spark, several queries run at once, as jobs that share one pool of workers.
+
     Examples:
 
         dirigo nexmark q7
 
-        dirigo nexmark q3 q8 --events 1000000 --out build/results --json build/nexmark.json
+        dirigo nexmark q7 q12_event --events 10000000 --workers 2 --check spark
 
-        dirigo nexmark all --chaos --workers 4 --seed 7
+        dirigo nexmark q7 --paced --rate 50000 --events 1000000
 
-        dirigo nexmark q7 q12_event --check spark
+        dirigo nexmark q3 q8 --master spark://host:7077 --out build/results --json build/nexmark.json
+
+        dirigo nexmark all --host sim --chaos --workers 4 --seed 7
 
         dirigo nexmark generate --events 1000000 --rate 10000 --out build/events
 
@@ -72,12 +86,19 @@ def nexmark(
         elif queries and _GENERATE in queries:
             _generate(queries, events, rate, out)
         else:
+            _refuse_mixtures(host, master, paced, chaos, seed)
             if workers is None:
-                workers = _WORKERS_IN_CHAOS if chaos else 1
-            how = {"host": host, "workers": workers, "chaos": chaos, "seed": seed}
+                workers = _WORKERS_ON_SPARK if host == "spark" else _WORKERS_IN_CHAOS if chaos else 1
+            names = _chosen(queries or [])
+            check_run(events, rate, host, workers)
+            if check is not None:
+                check_engine(check)
             with nullcontext(out) if out is not None or check is None else _passing_folder() as results:
-                reports = _run(_chosen(queries or []), events, rate, results, how, check)
-                equal = {} if check is None or results is None else _check(reports, rate, results, check)
+                if host == "spark":
+                    reports, equal = _run_on_spark(names, events, rate, results, workers, master, paced, check)
+                else:
+                    reports = _run_on_sim(names, events, rate, results, workers, chaos, seed)
+                    equal = {} if check is None or results is None else _check(reports, rate, results, check)
             console.print(_results(reports, equal, check))
             if out is not None:
                 console.print(escape(f"results written to {out}"), soft_wrap=True)
@@ -101,19 +122,56 @@ def _chosen(words: list[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _run(
-    names: list[str], events: int, rate: int, out: Path | None, how: dict[str, Any], check: str | None
+def _refuse_mixtures(host: str, master: str | None, paced: bool, chaos: bool, seed: int) -> None:
+    if host == "spark" and (chaos or seed):
+        fail("chaos and its seed belong to the simulator: add --host sim")
+    if host == "sim" and (master is not None or paced):
+        fail("the simulator has neither a master nor real time: leave out --master and --paced, or use --host spark")
+
+
+def _run_on_sim(
+    names: list[str], events: int, rate: int, out: Path | None, workers: int, chaos: bool, seed: int
 ) -> list[RunReport]:
-    check_run(events, rate, how["host"], how["workers"])
-    if check is not None:
-        check_engine(check)
     reports = []
     with _progress() as progress:
         for name in names:
             task = progress.add_task(name, total=events)
-            reports.append(run_query(name, events, rate, out, **how, progress=_updates(progress, task)))
+            told = _updates(progress, task)
+            how: dict[str, Any] = {"workers": workers, "chaos": chaos, "seed": seed}
+            reports.append(run_query(name, events, rate, out, "sim", **how, progress=told))
             progress.remove_task(task)
     return reports
+
+
+def _run_on_spark(
+    names: list[str],
+    events: int,
+    rate: int,
+    out: Path | None,
+    workers: int,
+    master: str | None,
+    paced: bool,
+    check: str | None,
+) -> tuple[list[RunReport], dict[str, bool]]:
+    from dirigo.nexmark.on_spark import run_on_cluster
+    from dirigo.spark.cluster import Cluster
+
+    with console.status("starting Spark ..."):
+        cluster = Cluster(workers, master=master)
+    with cluster:
+        with console.status(f"waiting for {workers} workers ..."):
+            cluster.wait_ready()
+        with _progress() as progress:
+            tasks = {name: progress.add_task(name, total=events) for name in names}
+
+            def told(jobs: Mapping[str, tuple[int, JobStatus]]) -> None:
+                for name, (done, _) in jobs.items():
+                    progress.update(tasks[name], completed=done)
+
+            how: dict[str, Any] = {"workers": workers, "paced": paced, "progress": told}
+            reports = run_on_cluster(cluster, names, events, rate, out, **how)
+        equal = {} if check is None or out is None else _check(reports, rate, out, check, cluster.spark)
+    return reports, equal
 
 
 @contextmanager
@@ -123,12 +181,12 @@ def _passing_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _check(reports: list[RunReport], rate: int, results: Path, engine: str) -> dict[str, bool]:
+def _check(reports: list[RunReport], rate: int, results: Path, engine: str, spark: Any = None) -> dict[str, bool]:
     """Query -> whether its rows are those of another engine; tells what differs."""
     equal = {}
     with console.status(f"asking {ENGINES[engine]} the same ..."):
         names = [report.query for report in reports]
-        for name, difference in differences(names, reports[0].events, rate, results, engine):
+        for name, difference in differences(names, reports[0].events, rate, results, engine, spark):
             equal[name] = difference is None
             if difference is not None:
                 console.print(f"[red]{name} differs from {ENGINES[engine]}:[/] {escape(difference)}")
@@ -144,13 +202,28 @@ def _results(reports: list[RunReport], equal: dict[str, bool], check: str | None
     table.add_column("query")
     for heading in ("events", "rows", "seconds", "events/s"):
         table.add_column(heading, justify="right")
+    has_latency = any(report.latency_ms for report in reports)
+    if has_latency:
+        table.add_column("p50 ms", justify="right")
+        table.add_column("p99 ms", justify="right")
     if check:
         table.add_column(f"equal to {ENGINES[check]}")
     for report in reports:
-        figures = (f"{report.events:,}", f"{report.rows:,}", f"{report.seconds:.2f}", f"{report.events_per_s:,.0f}")
+        figures: tuple[str, ...] = (
+            f"{report.events:,}",
+            f"{report.rows:,}",
+            f"{report.seconds:.2f}",
+            f"{report.events_per_s:,.0f}",
+        )
+        if has_latency:
+            figures += tuple(_milliseconds(report.latency_ms.get(rank)) for rank in ("p50", "p99"))
         verdict = {True: "[green]all rows[/]", False: "[red]no[/]", None: "not repeatable"}[equal.get(report.query)]
         table.add_row(report.query, *figures, *([verdict] if check else []))
     return table
+
+
+def _milliseconds(latency: float | None) -> str:
+    return "" if latency is None else f"{latency:,.1f}"
 
 
 def _figures(report: RunReport, rate: int, host: str) -> dict[str, Any]:
@@ -162,6 +235,7 @@ def _figures(report: RunReport, rate: int, host: str) -> dict[str, Any]:
         "rows": report.rows,
         "seconds": round(report.seconds, 6),
         "events_per_second": round(report.events_per_s),
+        "latency_ms": dict(report.latency_ms),
     }
 
 

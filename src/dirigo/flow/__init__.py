@@ -29,7 +29,7 @@ from dirigo.flow.graph import Dataflow
 from dirigo.flow.job import Job
 from dirigo.flow.keyed import KeyedStream
 from dirigo.flow.row import Row
-from dirigo.flow.sinks import Sink, collect, to_callback, to_console, to_json_lines, to_parquet, to_spark
+from dirigo.flow.sinks import Sink, collect, discard, to_callback, to_console, to_json_lines, to_parquet, to_spark
 from dirigo.flow.slo import SLO
 from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, paced, parquet, socket_lines
 from dirigo.flow.stream import Stream
@@ -64,6 +64,7 @@ __all__ = [
     "collect",
     "count",
     "csv",
+    "discard",
     "distinct",
     "first",
     "from_iterable",

@@ -62,20 +62,26 @@ class Dataflow:
         *,
         slo: SLO | None = None,
         partitions: int = 4,
+        splits: int = 1,
         on_error: OnError = "fail",
         row_bytes_max: int = ROW_BYTES_MAX,
         watermark_every: Duration = "100ms",
     ) -> None:
-        """``partitions``: into how many actors a keyed operator is cut; load is spread further without any tuning."""
+        """``partitions``: into how many actors a keyed operator is cut; load is spread further without any tuning.
+
+        ``splits``: how many readers a source has, if it can be split and does not say otherwise.
+        """
         _check_name(name, "a dataflow needs a name")
         if on_error not in get_args(OnError):
             raise FlowError(f"dataflow '{name}': on_error is 'fail' or 'side_output', not {on_error!r}.")
         _check_count(partitions, f"dataflow '{name}': partitions")
+        _check_count(splits, f"dataflow '{name}': splits")
         _check_count(row_bytes_max, f"dataflow '{name}': row_bytes_max")
         _check_slo(slo, name)
         self.name = name
         self.slo = slo
         self.partitions = partitions
+        self.splits = splits
         self.on_error: OnError = on_error
         self.row_bytes_max = row_bytes_max
         self.watermark_every_ms = milliseconds(watermark_every, f"dataflow '{name}': watermark_every")
@@ -84,7 +90,7 @@ class Dataflow:
         self._names: Counter[str] = Counter()
         self._taken: set[str] = set()
 
-    def source(self, source: Source, *, name: str | None = None, splits: int = 1) -> Stream:
+    def source(self, source: Source, *, name: str | None = None, splits: int | None = None) -> Stream:
         """Read from a source; ``splits`` of it at once, if it can be split."""
         from dirigo.flow.stream import Stream  # streams make nodes, and a flow makes streams
 
@@ -93,6 +99,7 @@ class Dataflow:
                 f"dataflow '{self.name}': source() takes a source such as from_iterable(rows) or parquet(path), "
                 f"not {source!r}."
             )
+        splits = self.splits if splits is None else splits
         _check_count(splits, f"dataflow '{self.name}': splits of a source")
         work = SourceRows(self.name_for(source.name, name), source, self.row_bytes_max)
         return Stream(self, Output(self.add(SourceNode(work, source, splits))))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,17 +29,17 @@ def check_engine(engine: str) -> None:
 
 
 def differences(
-    names: Iterable[str], events: int, rate: int, results: Path, engine: str
+    names: Iterable[str], events: int, rate: int, results: Path, engine: str, spark: Any = None
 ) -> Iterator[tuple[str, str | None]]:
     """Query by query, how the rows in RESULTS/<query> differ from an engine's: None where they do not.
 
-    A query that does not repeat itself is left out.
+    A query that does not repeat itself is left out. ``spark``: a session that runs already.
     """
     check_engine(engine)
     comparable = [name for name in names if QUERIES[name].is_deterministic]
     if not comparable:
         return
-    with TemporaryDirectory(prefix="dirigo-events-") as folder, _answers(engine) as answer:
+    with TemporaryDirectory(prefix="dirigo-events-") as folder, _answers(engine, spark) as answer:
         directory = Path(folder)
         write_events(Generator(rate=rate), events, directory)
         write_side_input(directory)
@@ -54,9 +55,11 @@ def write_side_input(directory: Path) -> None:
 
 
 @contextmanager
-def _answers(engine: str) -> Iterator[Answer]:
+def _answers(engine: str, spark: Any) -> Iterator[Answer]:
     if engine == "duckdb":
         yield duckdb_oracle.run
-        return
-    with spark_oracle.local_session() as spark:
+    elif spark is not None:
         yield lambda name, events: spark_oracle.run(spark, name, events)
+    else:
+        with spark_oracle.local_session() as session:
+            yield lambda name, events: spark_oracle.run(session, name, events)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,7 +21,7 @@ from dirigo.scheduling import Fifo
 from dirigo.sim.inline import InlineHost
 from dirigo.testing import Simulation
 
-HOSTS = ("sim",)
+HOSTS = ("spark", "sim")
 ROWS_AT_ONCE = 4096
 _SIMULATED_STEP = timedelta(milliseconds=100)  # of virtual time, between two looks at how far the sources are
 _STEPS_MOST = 1_000
@@ -39,6 +39,8 @@ class RunReport:
     rows: int
     seconds: float
     """Wall-clock time from the first event read to the last row written."""
+    latency_ms: Mapping[str, float] = field(default_factory=dict)
+    """p50, p95, p99 and max, from the moment at which events were due to their results; where the host measures it."""
 
     @property
     def events_per_s(self) -> float:
@@ -64,6 +66,8 @@ def run_query(
     query = query_named(name)
     check_run(events, rate, host, workers)
     rows_seen: list[int] = []
+    if host != "sim":
+        raise FlowError("run_query runs in this process; use run_on_cluster with a cluster on Spark.")
     sink: Sink
     if out is None:
         sink = to_callback(lambda batch: rows_seen.append(batch.num_rows), batches=True, name="count")

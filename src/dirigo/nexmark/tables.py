@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Protocol
 
 from dirigo.flow.duration import Duration
-from dirigo.flow.sources import Source, parquet
+from dirigo.flow.sources import Source, paced, parquet
 from dirigo.nexmark import sources
-from dirigo.nexmark.generator import RATE
+from dirigo.nexmark.generator import BASE_MS, RATE
 
 
 class Tables(Protocol):
@@ -31,19 +31,26 @@ class GeneratedTables:
         *,
         out_of_order_group: int = 1,
         block_events: int = sources.BLOCK_EVENTS,
+        in_real_time: bool = False,
     ) -> None:
+        """``in_real_time``: events are released in real time, as their times say, and not as fast as possible."""
         self.events = events
         self.rate = rate
+        self._is_paced = in_real_time
         self._order = {"out_of_order_group": out_of_order_group, "block_events": block_events}
 
     def persons(self, *columns: str) -> Source:
-        return sources.persons(self.events, self.rate, columns or None, **self._order)
+        return self._released(sources.persons(self.events, self.rate, columns or None, **self._order))
 
     def auctions(self, *columns: str) -> Source:
-        return sources.auctions(self.events, self.rate, columns or None, **self._order)
+        return self._released(sources.auctions(self.events, self.rate, columns or None, **self._order))
 
     def bids(self, *columns: str) -> Source:
-        return sources.bids(self.events, self.rate, columns or None, **self._order)
+        return self._released(sources.bids(self.events, self.rate, columns or None, **self._order))
+
+    def _released(self, source: Source) -> Source:
+        # Without a time column there is no pace to keep; such a stream is never the one that others wait for.
+        return paced(source, begins_ms=BASE_MS) if self._is_paced and source.time is not None else source
 
 
 class ParquetTables:

@@ -248,6 +248,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     name: str
     state: str  # starting, running, draining, finished, cancelled, failed
     submitted_s: float
+    started_s: float | None = None
     ended_s: float | None = None
     error: str | None = None
     traceback: str | None = None

@@ -369,6 +369,7 @@ class Controller:
             job.places[source, split] = slot.worker
         if job.state == "starting" and not job.installing:
             job.state = "running"
+            job.started_s = time.time()
             self._order_all(job.installed, control.Start(job.id))
             for wanted in job.to_drain:
                 self.drain(job, wanted)

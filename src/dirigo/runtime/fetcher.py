@@ -227,7 +227,7 @@ class Fetcher:
             self._heard_s = time.monotonic()
             try:
                 order = _orders.decode(frames[0])
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, ValueError) as error:
                 self._site.refusals.note("a malformed order", str(error))
                 continue
             self._do(order)

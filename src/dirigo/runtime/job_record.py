@@ -25,6 +25,7 @@ class JobRecord:
     workers: tuple[int, ...] = ()  # where its lessors are
     error: str | None = None
     traceback: str | None = None
+    started_s: float | None = None
     ended_s: float | None = None
     installing: set[int] = field(default_factory=set)  # workers that have still to answer
     installed: set[int] = field(default_factory=set)
@@ -83,6 +84,7 @@ class JobRecord:
             self.name,
             state,
             self.submitted_s,
+            self.started_s,
             self.ended_s,
             self.error,
             self.traceback,

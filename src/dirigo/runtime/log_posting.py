@@ -84,7 +84,7 @@ class LogPosting:
                 return
             try:
                 ack = _acks.decode(frames[0])
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, ValueError) as error:
                 site.refusals.note("a malformed acknowledgment", str(error))
                 continue
             for parcel in self._sending.acknowledge(ack.number, time.monotonic()):

@@ -90,7 +90,7 @@ def decode_head(frames: Sequence[bytes]) -> Head:
     """The head of a packet: enough to know whether the rest is wanted."""
     try:
         head = _decoder.decode(frames[0])
-    except (msgspec.DecodeError, IndexError) as error:
+    except Exception as error:  # of kinds that msgspec leaves to those who decode text or nest values too deep
         raise BadPacketError(f"{type(error).__name__}: {error}") from error
     if head.format != FORMAT:
         raise BadPacketError(f"format {head.format}")

@@ -1,0 +1,132 @@
+"""``dirigo cluster``: a cluster in the background, to which jobs can be submitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.status import Status
+
+from dirigo.cli.amounts import shown_seconds
+from dirigo.cli.connecting import DEFAULT_CLUSTER, INTERRUPTED, connected, named, one_line_errors, running
+from dirigo.cli.output import JsonFile, console, fail, write_json
+from dirigo.cli.status_tables import LIVE, workers_table
+from dirigo.runtime.client import Client
+from dirigo.runtime.errors import ControlError
+from dirigo.spark import service, service_file
+from dirigo.spark.service_file import Service
+
+app = typer.Typer(no_args_is_help=True, help="Start, look at and stop a cluster that runs in the background.")
+_Name = typer.Option(DEFAULT_CLUSTER, "--name", metavar="NAME", help="The cluster, if it has a name of its own.")
+
+
+@app.command("start")
+def start(
+    name: str = _Name,
+    workers: int | None = typer.Option(
+        None, "--workers", metavar="N", help="How many workers; one per core if not given.", show_default=False
+    ),
+    master: str | None = typer.Option(
+        None, "--master", metavar="URL", help="A Spark master, if not this machine.", show_default=False
+    ),
+    host: str | None = typer.Option(
+        None,
+        "--host",
+        metavar="ADDRESS",
+        help="Where workers and clients reach it: 127.0.0.1 if not given.",
+        show_default=False,
+    ),
+    logs: Path | None = typer.Option(
+        None, "--logs", metavar="DIR", help="The folder for results logs, if not the cluster's own.", show_default=False
+    ),
+) -> None:
+    """Start a cluster in the background, and wait until all its workers are ready.
+
+    Its state is in $DIRIGO_HOME/clusters/NAME (DIRIGO_HOME is ~/.dirigo if not set): the log of its process, results of
+    jobs, and the keys by which the other commands get in, which only you can read.
+
+    Examples:
+
+        dirigo cluster start
+
+        dirigo cluster start --name big --workers 16 --master spark://one:7077 --host 10.0.0.5
+    """
+    if workers is not None and workers < 1:
+        fail(f"a cluster of {workers} workers does nothing; ask for 1 or more")
+    settings = service.Settings(name, workers, master, host, None if logs is None else str(logs.absolute()))
+    try:
+        with one_line_errors(), console.status("starting Spark ...") as status:
+            started = service.start(settings, _Progress(status).show)
+    except KeyboardInterrupt:
+        console.print("\nnot started")
+        raise typer.Exit(INTERRUPTED) from None
+    assert started.access is not None
+    with one_line_errors(), Client(started.access) as client:
+        count = len(client.status().workers)
+    here = named(name)
+    console.print(f"[green]cluster '{escape(name)}' runs[/]: {count} workers, process {started.pid}")
+    for what, command in (
+        ("submit a job", f"dirigo submit FILE.py{here}"),
+        ("watch it", f"dirigo top{here}"),
+        ("stop it", f"dirigo cluster stop{named(name, '--name')}"),
+        ("its log", str(service_file.log_file_of(name))),
+    ):
+        console.print(f"  {what:<14}{escape(command)}", soft_wrap=True)
+
+
+class _Progress:
+    """How many workers have come so far."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def show(self, starting: Service | None) -> None:
+        if starting is None or starting.access is None:
+            return
+        try:
+            with Client(starting.access, answer_s=2.0) as client:
+                workers = client.status().workers
+        except ControlError:
+            return  # the process itself tells what is wrong
+        ready = sum(worker.state == "ready" for worker in workers)
+        self._status.update(f"{ready} of {len(workers)} workers are ready ...")
+
+
+@app.command("status")
+def status(name: str = _Name, json_file: Path | None = JsonFile) -> None:
+    """Show how a cluster is: its process, its workers, and how many jobs it has.
+
+    Example: dirigo cluster status --json build/cluster.json
+    """
+    found = running(name, "--name")
+    with connected(name) as client:
+        now = client.status()
+    live = sum(job.state in LIVE for job in now.jobs)
+    console.print(
+        f"[bold]cluster '{escape(name)}'[/] is {found.state}: process {found.pid} on {escape(found.machine)}, "
+        f"up {shown_seconds(now.uptime_s)}, {live} jobs run, {len(now.jobs) - live} are over",
+        soft_wrap=True,
+    )
+    console.print(workers_table(now.workers))
+    for worker in now.workers:
+        if worker.state != "ready" and worker.problem:
+            console.print(f"[yellow]worker {worker.id}[/]: {escape(worker.problem)}", soft_wrap=True)
+    for reason, count in now.refused.items():
+        console.print(f"[yellow]refused {count} times[/]: {escape(reason)}", soft_wrap=True)
+    console.print(escape(f"log: {service_file.log_file_of(name)}"), soft_wrap=True)
+    figures = msgspec.to_builtins(now)
+    write_json(json_file, {"state": found.state, "pid": found.pid, "machine": found.machine} | figures)
+
+
+@app.command("stop")
+def stop(name: str = _Name) -> None:
+    """Stop a cluster: its jobs are cancelled, and all its processes end.
+
+    Example: dirigo cluster stop
+    """
+    found = running(name, "--name")
+    with one_line_errors(), console.status("stopping ..."):
+        how = service.stop(found)
+    console.print(escape(f"cluster '{name}' is {how}"))

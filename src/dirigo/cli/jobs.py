@@ -1,0 +1,163 @@
+"""``dirigo submit``, ``jobs``, ``cancel`` and ``drain``: jobs on a cluster that runs in the background."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+from rich.markup import escape
+
+from dirigo.cli.amounts import bytes_of
+from dirigo.cli.connecting import INTERRUPTED, ClusterName, connected, named, one_line_errors
+from dirigo.cli.following import dataframes_here, figures_of, follow, outcome, sinks_here, tell_failure
+from dirigo.cli.output import JsonFile, console, write_json
+from dirigo.cli.status_tables import closing_table, jobs_table, running_first
+from dirigo.flow import Dataflow
+from dirigo.flow.loading import load_flows
+from dirigo.runtime.client import Client, JobHandle
+from dirigo.runtime.errors import ControlError
+
+_ERRORS_SHOWN = 5
+_File = typer.Argument(metavar="FILE.py", help="A Python file that assigns a Dataflow to a name at its top level.")
+_JobName = typer.Argument(metavar="JOB", help="The name of a job (the newest of that name), or its id.")
+
+
+def submit(
+    file: Path = _File,
+    cluster: str = ClusterName,
+    name: str | None = typer.Option(
+        None, "--name", metavar="JOB", help="The name of the job; that of the dataflow if not given.", show_default=False
+    ),
+    wanted: str = typer.Option("", "--flow", metavar="NAME", help="The dataflow, if the file has several."),
+    budget: str = typer.Option("64MiB", "--budget", metavar="SIZE", help="When more waits in queues, sources stop a while."),
+    wait: bool = typer.Option(False, "--wait", "--follow", help="Show how the job gets on, and wait for its end."),
+) -> None:
+    """Run a dataflow of a Python file as a job on a cluster.
+
+    The file is executed here, as in an import, so keep run(...) under `if __name__ == "__main__":`. The job goes on
+    when this command has ended, unless you wait for it: then rows for collect(), to_callback() and to_console() come
+    here.
+
+    Examples:
+
+        dirigo submit shop.py
+
+        dirigo submit shop.py --flow orders --name orders-eu --budget 256MB
+
+        dirigo submit shop.py --wait
+    """
+    with one_line_errors():
+        flow = _one_flow(load_flows(file), wanted, file)
+        budget_bytes = bytes_of(budget, "--budget")
+        if not wait:
+            _refuse_what_belongs_here(flow)
+    with connected(cluster) as client, _submitted(client, flow, name, budget_bytes) as job:
+        if wait:
+            _wait_for(client, job, cluster, is_fed_here=bool(dataframes_here(flow)))
+        else:
+            console.print(escape(f"job '{job.name}' is submitted as {job.id}"))
+            console.print(escape(f"watch it with 'dirigo top{named(cluster)}'"))
+
+
+def _one_flow(flows: list[Dataflow], wanted: str, file: Path) -> Dataflow:
+    chosen = [flow for flow in flows if wanted in ("", flow.name)]
+    names = ", ".join(flow.name for flow in flows)
+    if not chosen:
+        raise ControlError(f"there is no dataflow '{wanted}' in {file}; it has {names}.")
+    if len(chosen) > 1:
+        raise ControlError(f"there are {len(chosen)} dataflows in {file}; choose with --flow: {names}.")
+    return chosen[0]
+
+
+def _refuse_what_belongs_here(flow: Dataflow) -> None:
+    sinks, sources = sinks_here(flow), dataframes_here(flow)
+    if sinks:
+        raise ControlError(
+            f"rows of sink '{sinks[0]}' come to whoever submits the job, who must wait for them; "
+            "add --wait, or end the stream with to_parquet(), to_json_lines() or to_spark()."
+        )
+    if sources:
+        raise ControlError(
+            f"the DataFrame of source '{next(iter(sources))}' is read by whoever submits the job, who must stay; "
+            "add --wait, or write it into the job from a Spark application of its own."
+        )
+
+
+@contextmanager
+def _submitted(client: Client, flow: Dataflow, name: str | None, budget_bytes: int) -> Iterator[JobHandle]:
+    sessions = dataframes_here(flow).values()
+    if not sessions:
+        yield client.submit(flow, name=name, budget_bytes=budget_bytes)
+        return
+    from dirigo.spark.data_source import dirigo_format  # these load Spark
+    from dirigo.spark.feeding import Feeding
+
+    feeding = Feeding(client)
+    for session in sessions:
+        session.dataSource.register(dirigo_format(client.access))
+    job = client.submit(flow, name=name, budget_bytes=budget_bytes)
+    feeding.start(flow, job)
+    try:
+        yield job
+    finally:
+        feeding.stop()
+
+
+def _wait_for(client: Client, job: JobHandle, cluster: str, *, is_fed_here: bool) -> None:
+    try:
+        (status,) = follow(client, [job])
+        problem = outcome(job, status)
+    except KeyboardInterrupt:
+        if is_fed_here:
+            client.end_sources(job.id)
+            console.print(escape(f"\njob {job.id} gets no more rows from here, and ends when it has done those that it has"))
+        else:
+            console.print(escape(f"\njob {job.id} goes on; end it with 'dirigo cancel {job.id}{named(cluster)}'"))
+        raise typer.Exit(INTERRUPTED) from None
+    console.print(closing_table([status]))
+    if problem is not None:
+        tell_failure(*problem)
+    if problem is not None or status.state != "finished":
+        raise typer.Exit(1)
+
+
+# --- what there is ---------------------------------------------------------------------------------------------------------
+
+
+def jobs(cluster: str = ClusterName, json_file: Path | None = JsonFile) -> None:
+    """List the jobs of a cluster: those that run first, then the last ones that are over.
+
+    Example: dirigo jobs --json build/jobs.json
+    """
+    with connected(cluster) as client:
+        found = running_first(client.jobs())
+    if found:
+        console.print(jobs_table(found, time.time()))
+        for job in [job for job in found if job.state == "failed"][:_ERRORS_SHOWN]:
+            console.print(f"[red]{escape(job.id)}[/]: {escape(job.error or 'failed')}", soft_wrap=True)
+    else:
+        console.print(escape(f"no jobs yet; submit one with 'dirigo submit FILE.py{named(cluster)}'"))
+    write_json(json_file, {"jobs": [figures_of(job) for job in found]})
+
+
+def cancel(job: str = _JobName, cluster: str = ClusterName) -> None:
+    """Stop a job at once; what it had not finished is lost.
+
+    Example: dirigo cancel orders
+    """
+    with connected(cluster) as client:
+        status = client.cancel(job)
+    console.print(escape(f"job {status.id} is cancelled"))
+
+
+def drain(job: str = _JobName, cluster: str = ClusterName) -> None:
+    """Stop reading a job's sources: what has been read is worked to its end, and open windows are closed.
+
+    Example: dirigo drain orders
+    """
+    with connected(cluster) as client:
+        status = client.end_sources(job)
+    console.print(escape(f"job {status.id} reads no more, and finishes what it has; see 'dirigo jobs{named(cluster)}'"))

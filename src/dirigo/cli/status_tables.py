@@ -1,0 +1,191 @@
+"""Tables of workers and jobs, for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from dirigo.cli.amounts import NOTHING, shown_bytes, shown_count, shown_latency, shown_seconds
+from dirigo.cli.rates import Rates
+from dirigo.runtime.control import JobStatus, WorkerStatus
+
+LIVE = ("starting", "running", "draining")
+_COLOURS = {
+    "ready": "green",
+    "running": "green",
+    "joining": "yellow",
+    "starting": "yellow",
+    "draining": "yellow",
+    "leaving": "yellow",
+    "paused": "yellow",
+    "lost": "red",
+    "failed": "red",
+    "cancelled": "dim",
+    "finished": "dim",
+}
+_BAR_CELLS = 10
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def running_first(jobs: Iterable[JobStatus]) -> list[JobStatus]:
+    """Those that run, then those that are over; the newest first."""
+    return sorted(jobs, key=lambda job: (job.state not in LIVE, -job.submitted_s))
+
+
+def ran_s(job: JobStatus) -> float:
+    return max(0.0, (job.ended_s or time.time()) - job.submitted_s)
+
+
+# --- workers ---------------------------------------------------------------------------------------------------------------
+
+
+def workers_now(workers: Sequence[WorkerStatus], rates: Rates) -> Table:
+    """What each worker does right now."""
+    table = _plain_table()
+    table.add_column("worker", justify="right")
+    table.add_column("busy", no_wrap=True)
+    for heading in ("memory", "queued", "msg/s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("runs", ratio=1, no_wrap=True, overflow="ellipsis")
+    for worker in workers:
+        table.add_row(
+            str(worker.id),
+            busy_bar(worker.busy),
+            shown_bytes(worker.rss_bytes),
+            shown_bytes(worker.queued_bytes),
+            shown_count(rates.messages(worker.id, worker.incarnation)),
+            _what_runs(worker),
+        )
+    return table
+
+
+def workers_table(workers: Sequence[WorkerStatus]) -> Table:
+    """Who the workers are."""
+    table = Table(box=box.ROUNDED)
+    table.add_column("worker", justify="right")
+    table.add_column("state", no_wrap=True)
+    table.add_column("host", overflow="fold")
+    for heading in ("process", "busy", "memory", "queued"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for worker in workers:
+        busy, memory, queued = f"{worker.busy:.0%}", shown_bytes(worker.rss_bytes), shown_bytes(worker.queued_bytes)
+        pid = str(worker.pid) if worker.pid else NOTHING
+        table.add_row(str(worker.id), coloured(worker.state), worker.host or NOTHING, pid, busy, memory, queued)
+    return table
+
+
+def busy_bar(share: float) -> Text:
+    """A bar of ten cells, and the share."""
+    eighths = round(min(1.0, max(0.0, share)) * _BAR_CELLS * 8)
+    full, part = divmod(eighths, 8)
+    bar = "█" * full + (_EIGHTHS[part] if part else "")
+    colour = "green" if share < 0.7 else "yellow" if share < 0.9 else "red"
+    text = Text(bar.ljust(_BAR_CELLS), style=f"{colour} on grey19")
+    return text.append(f" {share:4.0%}", style="default on default")
+
+
+def _what_runs(worker: WorkerStatus) -> Text:
+    if worker.state != "ready":
+        return coloured(worker.state) + Text(f": {worker.problem}" if worker.problem else "")
+    if worker.running is None:
+        return Text(NOTHING, style="dim")
+    job, _, actor = worker.running.partition("/")
+    text = Text.assemble(actor, (f" of {job}", "dim"))
+    if worker.running_s >= 1:
+        text.append(f" for {shown_seconds(worker.running_s)}", style="yellow")
+    return text
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------------
+
+
+def jobs_now(jobs: Sequence[JobStatus], rates: Rates, now_s: float) -> Table:
+    """How jobs run right now; of those that are over, what they came to per second."""
+    table = _plain_table()
+    table.add_column("job", ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column("state", no_wrap=True)
+    for heading in ("in/s", "out/s", "lag", "p50", "p99", "queued"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for job in jobs:
+        metrics = job.metrics
+        is_live = job.state in LIVE
+        rows_in, rows_out = rates.rows(job) if is_live else _average(job)
+        table.add_row(
+            job.id,
+            state_of(job),
+            shown_count(rows_in),
+            shown_count(rows_out),
+            _lag(job, now_s),
+            shown_latency(metrics.latency_ms.get("p50")),
+            shown_latency(metrics.latency_ms.get("p99")),
+            shown_bytes(metrics.queued_bytes) if is_live else NOTHING,
+            style=None if is_live else "dim",
+        )
+    return table
+
+
+def jobs_table(jobs: Sequence[JobStatus], now_s: float) -> Table:
+    """What jobs there are, and what they have done."""
+    table = Table(box=box.ROUNDED)
+    table.add_column("job", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    for heading in ("submitted", "ran", "rows in", "rows out", "p50", "p99"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for job in jobs:
+        table.add_row(
+            job.id,
+            state_of(job),
+            f"{shown_seconds(max(0.0, now_s - job.submitted_s))} ago",
+            shown_seconds(ran_s(job)),
+            *_done(job),
+        )
+    return table
+
+
+def closing_table(jobs: Sequence[JobStatus]) -> Table:
+    """What jobs that are over have done."""
+    table = Table(box=box.ROUNDED)
+    table.add_column("job", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    for heading in ("rows in", "rows out", "seconds", "rows in/s", "p50", "p99"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for job in jobs:
+        rows_in, rows_out, *latencies = _done(job)
+        rate = shown_count(_average(job)[0])
+        table.add_row(job.name, state_of(job), rows_in, rows_out, f"{ran_s(job):.2f}", rate, *latencies)
+    return table
+
+
+def state_of(job: JobStatus) -> Text:
+    """The state; a running job whose sources wait for its queues is paused."""
+    return coloured("paused" if job.state == "running" and job.metrics.sources_paused else job.state)
+
+
+def coloured(state: str) -> Text:
+    return Text(state, style=_COLOURS.get(state, ""))
+
+
+def _done(job: JobStatus) -> tuple[str, str, str, str]:
+    metrics = job.metrics
+    latencies = [shown_latency(metrics.latency_ms.get(name)) for name in ("p50", "p99")]
+    return f"{metrics.rows_in:,}", f"{metrics.rows_out:,}", latencies[0], latencies[1]
+
+
+def _average(job: JobStatus) -> tuple[float | None, float | None]:
+    seconds = ran_s(job)
+    return (job.metrics.rows_in / seconds, job.metrics.rows_out / seconds) if seconds else (None, None)
+
+
+def _lag(job: JobStatus, now_s: float) -> str:
+    """How far event time is behind the clock."""
+    if job.state not in LIVE or job.metrics.watermark_ms is None or abs(job.metrics.watermark_ms) > 1 << 52:
+        return NOTHING  # the watermark of no row yet, or of no row any more, is out of all proportion
+    return shown_seconds(now_s - job.metrics.watermark_ms / 1000)
+
+
+def _plain_table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)

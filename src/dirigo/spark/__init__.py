@@ -1,0 +1,1 @@
+"""Dirigo on Apache Spark: sessions, and the hosting of workers on them."""

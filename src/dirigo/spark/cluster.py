@@ -1,0 +1,213 @@
+"""A pool of workers on Spark, and the controller beside it: what users start, submit jobs to, and stop."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dirigo.flow import Dataflow
+from dirigo.runtime.client import BUDGET_BYTES, Client, JobHandle
+from dirigo.runtime.control import Bootstrap, ClusterStatus, JobStatus
+from dirigo.runtime.controller import Controller
+from dirigo.runtime.errors import ControlError
+from dirigo.runtime.log_server import RETAIN_BYTES, RETAIN_S
+from dirigo.runtime.worker_process import run_worker
+from dirigo.spark.data_source import dirigo_format
+from dirigo.spark.feeding import Feeding
+from dirigo.spark.hosting import WorkerHost
+from dirigo.spark.session import OwnSession, check_session, driver_host
+
+READY_S = 90.0
+_LOOK_S = 0.02
+
+
+class Cluster:
+    """Workers on the executors of a Spark session, ready for jobs.
+
+    Without a session, Spark is started inside this process. Use it in a `with` statement, or call `stop()`.
+    """
+
+    def __init__(
+        self,
+        workers: int | None = None,
+        *,
+        spark: Any = None,
+        master: str | None = None,
+        name: str = "dirigo",
+        host: str | None = None,
+        logs: str | Path | None = None,
+        retain_bytes: int = RETAIN_BYTES,
+        retain_s: float = RETAIN_S,
+    ) -> None:
+        """Start a cluster of `workers`, by default as many as this machine has cores.
+
+        `spark`: a session of yours, classic or Spark Connect, which is left running. `master`: where to start a session of
+        our own, if not on this machine. `host`: the address by which executors reach this process. `logs`: the folder for
+        results logs, deleted at the end if none is given; of each sink at most `retain_bytes` are kept, for `retain_s`.
+        """
+        if workers is None:
+            workers = os.cpu_count() or 1
+        if workers < 1:
+            raise ControlError(f"a cluster of {workers} workers does nothing; ask for 1 or more.")
+        if spark is not None and master is not None:
+            raise ControlError("a session has its master already; give spark= or master=, not both.")
+        self._own_session = OwnSession(workers, master) if spark is None else None
+        self._logs = None if logs is not None else tempfile.TemporaryDirectory(prefix="dirigo-logs-")
+        self._feeding: Feeding | None = None
+        self._controller: Controller | None = None
+        self._host: WorkerHost | None = None
+        self._is_stopped = False
+        try:
+            self.spark = spark if self._own_session is None else self._own_session.start()
+            check_session(self.spark, workers)
+            folder = Path(logs) if self._logs is None else Path(self._logs.name)
+            self._host = WorkerHost(self.spark, run_worker)
+            self._controller = Controller(
+                name,
+                SparkPool(self._host),
+                workers,
+                host=host or driver_host(self.spark),
+                logs=folder.absolute(),
+                retain_bytes=retain_bytes,
+                retain_s=retain_s,
+            )
+            self.access = self._controller.access
+            self._controller.start()
+            self.client = Client(self.access)
+            self._feeding = Feeding(self.client)
+            self.register(self.spark)
+        except BaseException:
+            self.stop()
+            raise
+        atexit.register(self.stop)
+
+    # --- jobs ----------------------------------------------------------------------------------------------------------
+
+    def submit(self, flow: Dataflow, *, name: str | None = None, budget_bytes: int = BUDGET_BYTES) -> JobHandle:
+        """Run a flow as a job beside the others. When more than `budget_bytes` of it wait, its sources stop for a while."""
+        assert self._feeding is not None
+        sessions = self._feeding.sessions_of(flow)
+        for session in sessions:
+            self.register(session)
+        job = self.client.submit(flow, name=name, budget_bytes=budget_bytes)
+        self._feeding.start(flow, job)
+        return job
+
+    def run(self, flow: Dataflow, *, name: str | None = None, timeout_s: float | None = None) -> JobStatus:
+        """Submit a flow and wait for its end."""
+        return self.submit(flow, name=name).wait(timeout_s)
+
+    def job(self, name: str) -> JobHandle:
+        return self.client.job(name)
+
+    def jobs(self) -> list[JobStatus]:
+        return self.client.jobs()
+
+    # --- the pool ------------------------------------------------------------------------------------------------------
+
+    def status(self) -> ClusterStatus:
+        return self.client.status()
+
+    def resize(self, workers: int) -> None:
+        """Have this many workers. More come as soon as Spark has slots; of fewer, those leave that no running job needs."""
+        self.client.resize(workers)
+
+    def wait_ready(self, timeout_s: float = READY_S) -> None:
+        """Until all workers have joined; an error that says why not."""
+        until = time.monotonic() + timeout_s
+        while True:
+            workers = self.status().workers
+            missing = [worker for worker in workers if worker.state not in ("ready", "leaving")]
+            if not missing:
+                return
+            problems = [worker.problem for worker in missing if worker.problem]
+            if time.monotonic() >= until:
+                why = problems[0] if problems else "Spark has no free slot for them: stop other queries, or ask for fewer."
+                raise ControlError(f"{len(missing)} of {len(workers)} workers did not start in {timeout_s:.0f} s: {why}")
+            time.sleep(_LOOK_S)
+
+    def register(self, spark: Any) -> None:
+        """Make the format "dirigo" known to a session, so that it reads from this cluster's jobs and writes to them."""
+        spark.dataSource.register(dirigo_format(self.access))
+
+    # --- the end -------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End all jobs and workers, and the session if it was started here. Stopping twice does nothing more."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        atexit.unregister(self.stop)
+        with _all_steps() as step:
+            if self._feeding is not None:
+                step(self._feeding.stop)
+            if self._controller is not None:
+                step(self._controller.stop)
+            if self._host is not None:
+                step(self._host.stop_all)
+            if hasattr(self, "client"):
+                step(self.client.close)
+            if self._own_session is not None:
+                step(self._own_session.stop)
+            if self._logs is not None:
+                step(self._logs.cleanup)
+
+    @property
+    def is_running(self) -> bool:
+        return not self._is_stopped and self._controller is not None and self._controller.is_running
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+class SparkPool:
+    """Spark as the one that starts workers."""
+
+    def __init__(self, host: WorkerHost) -> None:
+        self._host = host
+
+    def start(self, bootstrap: Bootstrap) -> None:
+        self._host.start(bootstrap.worker, bootstrap)
+
+    def stop(self, slot: int) -> None:
+        self._beside(self._host.stop, slot)
+
+    def interrupt(self, slot: int) -> None:
+        self._beside(self._host.interrupt, slot)
+
+    def _beside(self, action: Callable[[int], Any], slot: int) -> None:
+        """The controller does not wait for Spark."""
+        threading.Thread(target=action, args=(slot,), name=f"{action.__name__} {slot}", daemon=True).start()
+
+    def problem(self, slot: int) -> str | None:
+        return self._host.failure(slot)
+
+    def close(self) -> None:
+        self._host.stop_all()
+
+
+@contextmanager
+def _all_steps() -> Iterator[Any]:
+    """Do all steps of an ending, although one may fail; the first failure is raised at the end."""
+    failures: list[BaseException] = []
+
+    def step(action: Any) -> None:
+        try:
+            action()
+        except BaseException as error:
+            failures.append(error)
+
+    yield step
+    if failures:
+        raise failures[0]

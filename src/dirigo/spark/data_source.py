@@ -1,0 +1,63 @@
+"""The format "dirigo" of Spark: results of jobs are read from it, and rows for jobs are written to it."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from dirigo.kernel import DirigoError
+from dirigo.spark.reading import LogReader, LogStreamReader, result_schema
+
+
+class FormatError(DirigoError):
+    """The format "dirigo" is used in a way that cannot work. The message is one sentence that says what to do."""
+
+
+def dirigo_format(access: object) -> type[DataSource]:
+    """The data source of one cluster, for ``spark.dataSource.register``.
+
+    The access, and with it the keys, are part of the pickled class: options and configuration are shown in the Spark UI.
+    Without access (None), only logs on disk can be read.
+    """
+
+    class DirigoDataSource(DataSource):  # type: ignore[misc]  # pyspark has no types that hold
+        """Made here, not at the top of the file, so that it is pickled with its access and not by its name."""
+
+        @classmethod
+        def name(cls) -> str:
+            return "dirigo"
+
+        def schema(self) -> StructType:
+            return result_schema(access, self.options)
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return LogReader(access, self.options, schema)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            return LogStreamReader(access, self.options, schema)
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            from dirigo.spark.writing import BatchWriter
+
+            refuse_overwriting(overwrite, '.mode("append")')
+            return BatchWriter(access, self.options, schema)
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+            from dirigo.spark.writing import StreamWriter
+
+            refuse_overwriting(overwrite, '.outputMode("append") or "update"')
+            return StreamWriter(access, self.options, schema)
+
+    return DirigoDataSource
+
+
+def refuse_overwriting(overwrite: bool, instead: str) -> None:
+    """What a job has taken in cannot be taken back."""
+    if overwrite:
+        raise FormatError(f"A job only takes in more rows, it cannot replace those that it had: write with {instead}.")

@@ -1,0 +1,97 @@
+"""The Spark queries that feed jobs: each ends its source when it ends, fails its job when it fails, and goes with it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from dirigo.flow import Dataflow
+from dirigo.flow.graph import SourceNode
+from dirigo.runtime.client import Client, JobHandle
+from dirigo.runtime.errors import ControlError
+from dirigo.spark.source import SparkQuery, SparkSource
+
+_STARTING_S = 120.0
+_LOOK_S = 0.02
+_POLL_S = 0.5
+_LIVE = ("starting", "running", "draining")
+
+
+class Feeding:
+    """All queries that this process runs for the jobs of one cluster."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._threads: list[threading.Thread] = []
+        self._is_stopping = threading.Event()
+
+    def sessions_of(self, flow: Dataflow) -> list[Any]:
+        """The sessions of the DataFrames that a flow reads."""
+        return [source.session for _, source in _spark_sources(flow) if source.session is not None]
+
+    def start(self, flow: Dataflow, job: JobHandle) -> None:
+        """Run the queries of a job that was just submitted; each is looked after by a thread of its own."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        for name, source in _spark_sources(flow):
+            if source.session is not None:
+                thread = threading.Thread(target=self._feed, args=(job, name, source), name=f"feeds {job.id}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _feed(self, job: JobHandle, name: str, source: SparkSource) -> None:
+        query: SparkQuery | None = None
+        try:
+            if self._wait_for_start(job):
+                query = source.start(job.id, name)
+                if query is not None:
+                    self._look_after(job, name, query)
+        except ControlError:
+            pass  # the cluster has gone, and the job with it
+        except Exception as error:  # whatever Spark raises at the start of a query
+            sentence = str(error).strip().split("\n", 1)[0]
+            self._tell_failure(job, f"the query of source '{name}' cannot start: {sentence}")
+        finally:
+            if query is not None:
+                query.stop()
+
+    def _wait_for_start(self, job: JobHandle) -> bool:
+        until = time.monotonic() + _STARTING_S
+        while not self._is_stopping.is_set():
+            state = job.status().state
+            if state != "starting":
+                return state in _LIVE
+            if time.monotonic() >= until:
+                raise ControlError(f"job '{job.name}' does not start.")
+            time.sleep(_LOOK_S)
+        return False
+
+    def _look_after(self, job: JobHandle, name: str, query: SparkQuery) -> None:
+        while not self._is_stopping.is_set():
+            if query.wait(_POLL_S):
+                if query.error is not None:
+                    self._tell_failure(job, f"the query of source '{name}' failed: {query.error}")
+                else:
+                    self._client.end_sources(job.id, name)
+                return
+            if job.status().state not in _LIVE:
+                return
+
+    def _tell_failure(self, job: JobHandle, error: str) -> None:
+        try:
+            self._client.fail(job.id, error)
+        except ControlError:
+            pass
+
+
+def _spark_sources(flow: Dataflow) -> list[tuple[str, SparkSource]]:
+    return [
+        (node.name, node.source)
+        for node in flow.nodes
+        if isinstance(node, SourceNode) and isinstance(node.source, SparkSource)
+    ]
