@@ -14,6 +14,7 @@ from dirigo.cli import app
 from dirigo.nexmark import QUERIES
 
 ROOT = Path(__file__).parents[2]
+SIM = ("--host", "sim")
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -25,20 +26,20 @@ def run(*arguments: str, code: int = 0) -> str:
 def test_queries_are_run_and_their_figures_and_results_are_written(tmp_path: Path) -> None:
     figures = tmp_path / "deep" / "nexmark.json"
     out = tmp_path / "results"
-    output = run("q2", "q7", "--events", "20000", "--rate", "1000", "--out", str(out), "--json", str(figures))
+    output = run("q2", "q7", "--events", "20000", "--rate", "1000", "--out", str(out), "--json", str(figures), *SIM)
     assert "q2" in output
     assert "20,000" in output
     report = json.loads(figures.read_text())
     assert [each["query"] for each in report["queries"]] == ["q2", "q7"]
     for each in report["queries"]:
-        assert set(each) == {"query", "events", "rate", "host", "rows", "seconds", "events_per_second"}
+        assert set(each) == {"query", "events", "rate", "host", "rows", "seconds", "events_per_second", "latency_ms"}
         assert (each["events"], each["rate"], each["host"]) == (20_000, 1_000, "sim")
         assert each["rows"] == pq.read_table(out / each["query"]).num_rows > 0
         assert each["events_per_second"] == pytest.approx(20_000 / each["seconds"], rel=0.01)
 
 
 def test_all_runs_every_query_once(tmp_path: Path) -> None:
-    run("q3", "all", "--events", "2000", "--json", str(tmp_path / "nexmark.json"))
+    run("q3", "all", "--events", "2000", *SIM, "--json", str(tmp_path / "nexmark.json"))
     report = json.loads((tmp_path / "nexmark.json").read_text())
     names = [each["query"] for each in report["queries"]]
     assert names[0] == "q3"
@@ -48,7 +49,7 @@ def test_all_runs_every_query_once(tmp_path: Path) -> None:
 def test_chaos_with_more_workers_gives_as_many_rows(tmp_path: Path) -> None:
     rows = []
     for options in ([], ["--chaos", "--workers", "2", "--seed", "4"], ["--chaos"]):
-        run("q8", "q18", "--events", "10000", *options, "--json", str(tmp_path / "nexmark.json"))
+        run("q8", "q18", "--events", "10000", *SIM, *options, "--json", str(tmp_path / "nexmark.json"))
         rows.append([each["rows"] for each in json.loads((tmp_path / "nexmark.json").read_text())["queries"]])
     assert rows[0] == rows[1] == rows[2]
 
@@ -77,11 +78,13 @@ def test_events_are_generated(tmp_path: Path) -> None:
         (("q0", "Q12_events"), "there is no query 'Q12_events'; did you mean 'q12_event'?"),
         ((), "name one or more queries, for example q7, or 'all'"),
         (("q0", "--rate", "1000001"), "choose a rate from 1 to 1,000,000"),
-        (("q0", "--host", "moon"), "there is no host 'moon'; use sim."),
+        (("q0", "--host", "moon"), "there is no host 'moon'; use spark or sim."),
         (("q0", "--events", "0"), "0 events are too few; ask for at least 1."),
         (("q0", "--workers", "0"), "0 workers are too few; ask for at least 1."),
         (("q0", "--events", "100", "--out", "IN_THE_WAY"), "cannot be made a folder"),
-        (("q0", "--events", "100", "--json", "IN_THE_WAY/figures.json"), "cannot write"),
+        (("q0", "--events", "100", "--host", "sim", "--json", "IN_THE_WAY/figures.json"), "cannot write"),
+        (("q0", "--chaos"), "chaos and its seed belong to the simulator: add --host sim"),
+        (("q0", "--host", "sim", "--paced"), "leave out --master and --paced, or use --host spark"),
         (("generate",), "say where to write the events: add --out DIR"),
         (("generate", "q0", "--out", "IN_THE_WAY"), "'generate' stands alone"),
         (("generate", "--events", "0", "--out", "IN_THE_WAY"), "0 events are too few; ask for at least 1."),
@@ -111,4 +114,5 @@ def test_help_shows_examples_and_every_option_is_documented() -> None:
     section = page.split("## `dirigo nexmark`")[1].split("\n## ")[0]
     options = set(re.findall(r"--[a-z]+", text)) - {"--help"}
     assert options >= {"--events", "--rate", "--host", "--out", "--json", "--workers", "--chaos", "--seed", "--list"}
+    assert options >= {"--master", "--paced", "--check"}
     assert not {option for option in options if f"`{option}" not in section}

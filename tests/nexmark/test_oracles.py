@@ -23,7 +23,7 @@ Answer = Callable[[str, Path], pa.Table]
 START = 1_436_918_400_000
 # For many tiny queries, compiling and loading large tables of letters cost more than they save.
 QUICK_ON_LITTLE_DATA = {
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.icu.caseMappings.enabled": "false",
 }

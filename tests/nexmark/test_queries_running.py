@@ -52,7 +52,8 @@ def test_one_event_is_enough_and_a_query_that_reads_none_of_it_ends_too() -> Non
         ({"name": "winners"}, "there is no query 'winners'; choose one of q0, q1"),
         ({"events": 0}, "0 events are too few; ask for at least 1."),
         ({"rate": 0}, "choose a rate from 1 to 1,000,000"),
-        ({"host": "moon"}, "there is no host 'moon'; use sim."),
+        ({"host": "moon"}, "there is no host 'moon'; use spark or sim."),
+        ({"host": "spark"}, "use run_on_cluster with a cluster on Spark."),
         ({"workers": 0}, "0 workers are too few; ask for at least 1."),
     ],
 )

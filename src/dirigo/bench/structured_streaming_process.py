@@ -29,10 +29,7 @@ START_AFTER_S = 2  # until then the query is planned
 SETTLE_S = 3  # windows in which a new query catches up with what fell due while it started
 BEHIND_MOST_S = 60  # a query that is later than this does not keep up
 COLUMNS = {"q7": ("auction", "bidder", "price", "date_time", "extra"), "q12_event": ("bidder", "date_time")}
-_SESSION = {
-    "spark.driver.memory": "4g",
-    "spark.driver.defaultJavaOptions": "-Xss4m",  # with many files, Spark's regular expressions go deep into the stack
-}
+_SESSION = {"spark.driver.memory": "4g"}
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _BATCHES_REMEMBERED = 100_000

@@ -106,7 +106,7 @@ def status(name: str = _Name, json_file: Path | None = JsonFile) -> None:
     live = sum(job.state in LIVE for job in now.jobs)
     console.print(
         f"[bold]cluster '{escape(name)}'[/] is {found.state}: process {found.pid} on {escape(found.machine)}, "
-        f"up {shown_seconds(now.uptime_s)}, {live} jobs run, {len(now.jobs) - live} are over",
+        f"up {shown_seconds(now.uptime_s)}, jobs: {live} running, {len(now.jobs) - live} over",
         soft_wrap=True,
     )
     console.print(workers_table(now.workers))

@@ -143,6 +143,13 @@ def _run_on_sim(
     return reports
 
 
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(escape(f"{out} cannot be made a folder: {error.strerror}"))
+
+
 def _run_on_spark(
     names: list[str],
     events: int,
@@ -156,20 +163,30 @@ def _run_on_spark(
     from dirigo.nexmark.on_spark import run_on_cluster
     from dirigo.spark.cluster import Cluster
 
+    if out is not None:
+        _make_folder(out)  # or it would be noticed only when Spark has started
+    began = time.monotonic()
     with console.status("starting Spark ..."):
         cluster = Cluster(workers, master=master)
     with cluster:
         with console.status(f"waiting for {workers} workers ..."):
             cluster.wait_ready()
+        ready_s = time.monotonic() - began
+        first_s: float | None = None
         with _progress() as progress:
             tasks = {name: progress.add_task(name, total=events) for name in names}
 
             def told(jobs: Mapping[str, tuple[int, JobStatus]]) -> None:
-                for name, (done, _) in jobs.items():
+                nonlocal first_s
+                for name, (done, status) in jobs.items():
                     progress.update(tasks[name], completed=done)
+                    if first_s is None and status.metrics.rows_out:
+                        first_s = time.monotonic() - began
 
             how: dict[str, Any] = {"workers": workers, "paced": paced, "progress": told}
             reports = run_on_cluster(cluster, names, events, rate, out, **how)
+        results = "" if first_s is None else f", the first results were there after {first_s:.1f} s"
+        console.print(f"Spark and {workers} workers were ready after {ready_s:.1f} s{results}", soft_wrap=True)
         equal = {} if check is None or out is None else _check(reports, rate, out, check, cluster.spark)
     return reports, equal
 
@@ -198,26 +215,25 @@ def _verdict(equal: dict[str, bool], name: str) -> dict[str, Any]:
 
 
 def _results(reports: list[RunReport], equal: dict[str, bool], check: str | None) -> Table:
-    table = Table(title="Nexmark")
-    table.add_column("query")
-    for heading in ("events", "rows", "seconds", "events/s"):
+    table = Table(title=f"Nexmark, {reports[0].events:,} events")
+    table.add_column("query", no_wrap=True)
+    for heading in ("rows", "seconds", "events/s"):
         table.add_column(heading, justify="right")
     has_latency = any(report.latency_ms for report in reports)
     if has_latency:
         table.add_column("p50 ms", justify="right")
         table.add_column("p99 ms", justify="right")
     if check:
-        table.add_column(f"equal to {ENGINES[check]}")
+        table.add_column(f"= {ENGINES[check]}")
     for report in reports:
         figures: tuple[str, ...] = (
-            f"{report.events:,}",
             f"{report.rows:,}",
             f"{report.seconds:.2f}",
             f"{report.events_per_s:,.0f}",
         )
         if has_latency:
             figures += tuple(_milliseconds(report.latency_ms.get(rank)) for rank in ("p50", "p99"))
-        verdict = {True: "[green]all rows[/]", False: "[red]no[/]", None: "not repeatable"}[equal.get(report.query)]
+        verdict = {True: "[green]all rows[/]", False: "[red]no[/]", None: "varies"}[equal.get(report.query)]
         table.add_row(report.query, *figures, *([verdict] if check else []))
     return table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections import Counter
@@ -48,6 +49,7 @@ def run(
 
         dirigo run shop.py --workers 4 --json build/run.json
     """
+    logging.getLogger("dirigo").addHandler(logging.NullHandler())  # what went wrong is told at the end, once
     with one_line_errors(), _interruptible():
         flows = load_flows(file)
         _check(flows)

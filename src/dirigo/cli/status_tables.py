@@ -28,6 +28,7 @@ _COLOURS = {
     "finished": "dim",
 }
 _BAR_CELLS = 10
+_JOB_WIDTH_LEAST = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -106,7 +107,7 @@ def _what_runs(worker: WorkerStatus) -> Text:
 def jobs_now(jobs: Sequence[JobStatus], rates: Rates, now_s: float) -> Table:
     """How jobs run right now; of those that are over, what they came to per second."""
     table = _plain_table()
-    table.add_column("job", ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column("job", ratio=1, no_wrap=True, overflow="ellipsis", min_width=_JOB_WIDTH_LEAST)
     table.add_column("state", no_wrap=True)
     for heading in ("in/s", "out/s", "lag", "p50", "p99", "queued"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -130,16 +131,16 @@ def jobs_now(jobs: Sequence[JobStatus], rates: Rates, now_s: float) -> Table:
 
 def jobs_table(jobs: Sequence[JobStatus], now_s: float) -> Table:
     """What jobs there are, and what they have done."""
-    table = Table(box=box.ROUNDED)
-    table.add_column("job", overflow="fold")
+    table = _plain_table()
+    table.add_column("job", overflow="fold", ratio=1, min_width=_JOB_WIDTH_LEAST)
     table.add_column("state", no_wrap=True)
-    for heading in ("submitted", "ran", "rows in", "rows out", "p50", "p99"):
+    for heading in ("age", "ran", "rows in", "rows out", "p50", "p99"):
         table.add_column(heading, justify="right", no_wrap=True)
     for job in jobs:
         table.add_row(
             job.id,
             state_of(job),
-            f"{shown_seconds(max(0.0, now_s - job.submitted_s))} ago",
+            shown_seconds(max(0.0, now_s - job.submitted_s)),
             shown_seconds(ran_s(job)),
             *_done(job),
         )
@@ -148,10 +149,10 @@ def jobs_table(jobs: Sequence[JobStatus], now_s: float) -> Table:
 
 def closing_table(jobs: Sequence[JobStatus]) -> Table:
     """What jobs that are over have done."""
-    table = Table(box=box.ROUNDED)
-    table.add_column("job", overflow="fold")
+    table = _plain_table()
+    table.add_column("job", overflow="fold", ratio=1, min_width=_JOB_WIDTH_LEAST)
     table.add_column("state", no_wrap=True)
-    for heading in ("rows in", "rows out", "seconds", "rows in/s", "p50", "p99"):
+    for heading in ("rows in", "rows out", "seconds", "in/s", "p50", "p99"):
         table.add_column(heading, justify="right", no_wrap=True)
     for job in jobs:
         rows_in, rows_out, *latencies = _done(job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import termios
@@ -26,7 +27,8 @@ from dirigo.cli.status_tables import LIVE, jobs_now, running_first, workers_now
 from dirigo.runtime.control import ClusterStatus
 
 REFRESH_S = 0.5
-_LINES_BESIDE = 8  # headings, and the lines between tables
+_ONCE_S = 1.0
+_LINES_BESIDE = 9  # headings, the lines between tables, and those that tell of what is not shown
 _OVER_SHOWN_MOST = 10
 _JOBS_SHOWN_LEAST = 3
 
@@ -52,7 +54,7 @@ def top(
         status = client.status()
         rates.note(status)
         if once or not console.is_terminal:
-            time.sleep(REFRESH_S)  # rates need two looks
+            time.sleep(_ONCE_S)  # rates need two looks
             status = client.status()
             rates.note(status)
             console.print(picture(status, rates, None))
@@ -78,7 +80,7 @@ def picture(status: ClusterStatus, rates: Rates, height: int | None) -> Renderab
     ready = sum(worker.state == "ready" for worker in status.workers)
     head = Text.from_markup(
         f"[bold]{escape(status.name)}[/]  up {shown_seconds(status.uptime_s)}  "
-        f"{ready} of {len(status.workers)} workers ready  {len(live)} jobs run"
+        f"{ready} of {len(status.workers)} workers ready  jobs: {len(live)} running, {len(jobs) - len(live)} over"
     )
     workers = list(status.workers)
     shown = [*live, *over]
@@ -123,8 +125,10 @@ class _Pressed:
                 time.sleep(seconds)
                 return False
             while (left := until - time.monotonic()) > 0:
-                if select.select([sys.stdin], [], [], left)[0] and sys.stdin.read(1) in ("q", "Q", ""):
-                    return True
+                if select.select([sys.stdin], [], [], left)[0]:
+                    keys = os.read(sys.stdin.fileno(), 64)  # all that were pressed; a text stream would keep some back
+                    if not keys or b"q" in keys.lower():
+                        return True
         except KeyboardInterrupt:
             return True
         return False

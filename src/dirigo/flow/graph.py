@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dirigo.flow.stream import Stream
 
 _NAME = re.compile(r"[\w.+-]+", re.ASCII)
+_NAME_LETTERS_MOST = 200
 ROW_BYTES_MAX = 1 << 20
 
 
@@ -71,7 +72,7 @@ class Dataflow:
 
         ``splits``: how many readers a source has, if it can be split and does not say otherwise.
         """
-        _check_name(name, "a dataflow needs a name")
+        check_name(name, "a dataflow needs a name")
         if on_error not in get_args(OnError):
             raise FlowError(f"dataflow '{name}': on_error is 'fail' or 'side_output', not {on_error!r}.")
         _check_count(partitions, f"dataflow '{name}': partitions")
@@ -128,7 +129,7 @@ class Dataflow:
     def name_for(self, kind: str, wanted: str | None) -> str:
         """A name of its own for a node: the one that was asked for, or one made from its kind."""
         if wanted is not None:
-            _check_name(wanted, "an operator needs a name")
+            check_name(wanted, "an operator needs a name")
             if wanted in self._taken:
                 raise FlowError(
                     f"dataflow '{self.name}': there are two operators with the name '{wanted}'; "
@@ -145,9 +146,11 @@ class Dataflow:
                 return name
 
 
-def _check_name(name: object, what: str) -> None:
+def check_name(name: object, what: str) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise FlowError(f"{what} of letters, digits and . _ + - only, not {name!r}.")
+    if len(name) > _NAME_LETTERS_MOST:
+        raise FlowError(f"{what} of at most {_NAME_LETTERS_MOST} letters, not {len(name)}.")
 
 
 def _check_count(value: object, what: str) -> None:

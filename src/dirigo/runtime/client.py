@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -15,10 +15,12 @@ import msgspec
 import zmq
 
 from dirigo.flow import Dataflow
+from dirigo.flow.graph import check_name
 from dirigo.flow.job import Job
 from dirigo.flow.sinks.sink import Sink
 from dirigo.runtime import control
 from dirigo.runtime.errors import ControlError, JobFailed
+from dirigo.runtime.plain_columns import plain_schema
 from dirigo.runtime.results import ResultsReader
 from dirigo.runtime.shipping import manifest_of, ship
 
@@ -87,6 +89,8 @@ class Client:
         """
         if budget_bytes < 1:
             raise ControlError(f"a budget of {budget_bytes} bytes lets nothing run; give 1 or more.")
+        if name is not None:
+            check_name(name, "a job needs a name")
         shipment = ship(flow)
         job = Job(flow, name=name)
         for reader in job.readers:
@@ -94,7 +98,7 @@ class Client:
         job.prepare_sinks()
         request = control.Submit(job.name, shipment, manifest_of(job), budget_bytes)
         status = self._ask(request, control.JobStatus)
-        return JobHandle(self, status, [(each.name, each.sink, each.schema) for each in job.outside_sinks()])
+        return JobHandle(self, status, [(each.name, each.sink, plain_schema(each.schema)) for each in job.outside_sinks()])
 
     def jobs(self) -> list[control.JobStatus]:
         return list(self.status().jobs)
@@ -190,6 +194,7 @@ class JobHandle:
         self._client = client
         self.id = status.id
         self.name = status.name
+        self.before_end: Callable[[str], None] | None = None  # stops what feeds the job from this process
         self._readers = [
             ResultsReader(client, status.id, name, sink, schema) for name, sink, schema in outside if sink.is_taken_by_client
         ]
@@ -218,11 +223,17 @@ class JobHandle:
 
     def cancel(self) -> None:
         """Stop the job at once; what it had not finished is lost."""
+        self._prepare_end()
         self._client.cancel(self.id)
 
     def drain(self) -> None:
         """Stop reading the sources; what has been read is worked to its end, and open windows are closed."""
+        self._prepare_end()
         self._client.end_sources(self.id)
+
+    def _prepare_end(self) -> None:
+        if self.before_end is not None:
+            self.before_end(self.id)
 
     def __repr__(self) -> str:
         return f"JobHandle({self.id!r})"

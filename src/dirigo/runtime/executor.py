@@ -97,7 +97,9 @@ class Executor:
             self._interruptible = job
             try:
                 run()
-            except Exception as error:
+            except JobGone:
+                raise
+            except BaseException as error:  # sys.exit() in user code must not end the worker
                 failure = error
             with self._interruption:
                 self._interruptible = None

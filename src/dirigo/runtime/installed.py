@@ -109,7 +109,9 @@ class InstalledJob:
         return None if self.budget.is_ahead(best.newest_ms, here) else best
 
     def should_end(self, reader: SourceReader) -> bool:
-        return bool(self.to_end) and ("" in self.to_end or operator_of(reader.target) in self.to_end)
+        if not self.to_end or isinstance(reader.source, PushedSource):  # which ends when all that it has is read
+            return False
+        return "" in self.to_end or operator_of(reader.target) in self.to_end
 
     def read(self, reader: SourceReader, rows_max: int) -> Sequence[Emission]:
         """Read a piece of a source, or end it. Runs without the lock."""

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from dirigo.runtime.control import Install, JobFigures, JobMetrics, JobStatus, Manifest
+from dirigo.runtime.control import AttemptRef, Install, JobFigures, JobMetrics, JobStatus, Manifest
 from dirigo.runtime.latency import percentiles
 
 LIVE = ("waiting", "starting", "running", "draining")
+
+
+@dataclass
+class Commit:
+    """A micro-batch that is being released: whoever replays it, it is always made of the same attempts."""
+
+    batch: int
+    attempts: tuple[AttemptRef, ...]
+    is_done: bool = False
 
 
 @dataclass
@@ -35,6 +44,7 @@ class JobRecord:
     ended_leaves: set[str] = field(default_factory=set)
     logs_ended: bool = False
     places: dict[tuple[str, int], int] = field(default_factory=dict)  # (source, split) -> worker
+    commits: dict[tuple[str, str], Commit] = field(default_factory=dict)  # the last one of each (source, query)
     figures: dict[int, JobFigures] = field(default_factory=dict)  # by worker
 
     def forget_worker(self, worker: int) -> None:

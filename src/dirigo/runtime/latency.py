@@ -18,9 +18,9 @@ def bucket_of(seconds: float) -> int:
 
 
 def milliseconds_of(bucket: int) -> float:
-    """The upper end of a bucket."""
+    """The middle of a bucket."""
     exponent, step = divmod(bucket, _PER_OCTAVE)
-    return (0.5 + (step + 1) / (2 * _PER_OCTAVE)) * 2.0**exponent * _SMALLEST_S * 1000
+    return (0.5 + (step + 0.5) / (2 * _PER_OCTAVE)) * 2.0**exponent * _SMALLEST_S * 1000
 
 
 def percentiles(counts: Mapping[int, int]) -> dict[str, float]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from dirigo.flow.sinks.sink import Sink, Writer
+from dirigo.runtime.plain_columns import plain
 
 Post = Callable[[int, pa.RecordBatch | None], None]  # (partition, rows, or None at the end)
 
@@ -33,7 +34,7 @@ class LogWriter(Writer):
 
     def write(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
-            self._post(self._partition, batch)
+            self._post(self._partition, plain(batch))
 
     def flush(self) -> None:
         """Rows go as they come."""

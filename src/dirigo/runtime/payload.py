@@ -17,9 +17,11 @@ import cloudpickle
 import pyarrow as pa
 
 from dirigo.kernel import Address, job_of
+from dirigo.runtime.plain_columns import has_dictionary
 
 INLINE_BYTES_MOST = 4096  # smaller bodies ride in the head of their packet; each frame of its own costs some microseconds
 _PICKLED, _BATCH, _BATCHES = 0, 1, 2
+_NOT_ALONE = -1  # in place of the id of a schema whose batches have to be pickled
 
 Frame = bytes | memoryview
 
@@ -32,6 +34,10 @@ class Schemas:
         self.texts: dict[int, bytes] = {}
         self._last: dict[str, dict[tuple[Address, int, int], tuple[pa.Schema, int]]] = {}  # by job
 
+    def has_dictionary(self, to: Address, port: int, slot: int, schema: pa.Schema) -> bool:
+        """Whether a batch of this schema cannot travel without it."""
+        return self.id_of(to, port, slot, schema) == _NOT_ALONE
+
     def id_of(self, to: Address, port: int, slot: int, schema: pa.Schema) -> int:
         """The id of a schema that goes to an actor. Nearly always it is the one that went there before."""
         job = job_of(to)
@@ -42,9 +48,11 @@ class Schemas:
         known = last.get(key)
         if known is not None and known[0].equals(schema):
             return known[1]
-        text = schema.serialize().to_pybytes()
-        number = int.from_bytes(blake2b(text, digest_size=7).digest(), "little")
-        self.learn(number, text)
+        number = _NOT_ALONE
+        if not has_dictionary(schema):
+            text = schema.serialize().to_pybytes()
+            number = int.from_bytes(blake2b(text, digest_size=7).digest(), "little")
+            self.learn(number, text)
         last[key] = (schema, number)
         return number
 
@@ -92,10 +100,10 @@ def pack(payload: Any, to: Address, schemas: Schemas) -> Packed:
     frames: list[Frame] = []
     if type(payload) is tuple and len(payload) == 2 and type(payload[0]) is int:
         port, content = payload
-        if isinstance(content, pa.RecordBatch):
+        if isinstance(content, pa.RecordBatch) and not schemas.has_dictionary(to, port, 0, content.schema):
             part = _part(to, port, 0, content, frames, schemas)
             return Packed((_BATCH, len(frames), port, (part,)), frames, schemas)
-        if _is_slotted(content):
+        if _is_slotted(content) and not any(schemas.has_dictionary(to, port, slot, batch.schema) for slot, batch in content):
             parts = tuple(_part(to, port, slot, batch, frames, schemas) for slot, batch in content)
             return Packed((_BATCHES, len(frames), port, parts), frames, schemas)
     text, buffers = _pickled(payload)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dirigo.runtime import control
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.job_record import JobRecord
+from dirigo.runtime.job_record import Commit, JobRecord
 
 if TYPE_CHECKING:
     from dirigo.runtime.controller import Controller
 
+_log = logging.getLogger(__name__)
+
 WAIT_S_MOST = 60.0  # a client that wants to wait longer asks again
 _WAITING_MOST = 10_000
+_RELEASE_S = 30.0  # for the workers to confirm a commit
+_QUERIES_REMEMBERED = 4096
 WORKERS_MOST = 1_000
 
 
@@ -36,6 +41,7 @@ class _Releasing:
     number: int
     missing: int
     until_s: float
+    commit: Commit
     outcomes: list[str] = field(default_factory=list)
 
 
@@ -53,6 +59,10 @@ class Requests:
             done, value = self._do(identity, asked.number, asked.request)
         except ControlError as error:
             self._controller.answer(identity, asked.number, None, str(error))
+            return
+        except Exception as error:  # a client that gets no answer knows nothing
+            _log.exception("the controller could not handle %s", type(asked.request).__name__)
+            self._controller.answer(identity, asked.number, None, f"the controller failed: {type(error).__name__}: {error}")
             return
         if done:
             self._controller.answer(identity, asked.number, value)
@@ -77,6 +87,9 @@ class Requests:
                 controller.end(job, "cancelled", None)
                 return True, job.status()
             case control.EndSources():
+                job = self._job(request.job)
+                if job.state == "finished":
+                    return True, job.status()  # its sources have ended, which is what was wanted
                 job = self._live(request.job)
                 self._check_source(job, request.source)
                 controller.drain(job, request.source)
@@ -178,8 +191,9 @@ class Requests:
 
     def _release(self, identity: bytes, number: int, request: control.ReleaseBatch) -> None:
         job = self._live(request.job)
+        commit = self._commit(job, request)
         by_worker: dict[int, list[tuple[int, str]]] = {}
-        for attempt in request.attempts:
+        for attempt in () if commit.is_done else commit.attempts:
             slot = self._controller.slots.get(attempt.worker)
             if slot is None or slot.incarnation != attempt.incarnation:
                 raise ControlError("a worker that rows were brought to is gone; the job cannot go on.")
@@ -188,12 +202,26 @@ class Requests:
             self._controller.answer(identity, number, "released")
             return
         self._last_release += 1
-        self._releasing[self._last_release] = _Releasing(identity, number, len(by_worker), time.monotonic() + 30.0)
+        until = time.monotonic() + _RELEASE_S
+        self._releasing[self._last_release] = _Releasing(identity, number, len(by_worker), until, commit)
         for worker, attempts in by_worker.items():
             order = control.Release(
                 self._last_release, job.id, request.source, request.query, request.batch, tuple(attempts)
             )
             self._controller.order(worker, order)
+
+    def _commit(self, job: JobRecord, request: control.ReleaseBatch) -> Commit:
+        """The commit of a micro-batch. One that was begun before, perhaps at some workers only, is gone on with."""
+        key = (request.source, request.query)
+        last = job.commits.get(key)
+        if last is not None and request.batch == last.batch:
+            return last
+        if last is not None and request.batch < last.batch:
+            return Commit(request.batch, (), is_done=True)
+        commit = job.commits[key] = Commit(request.batch, request.attempts)
+        if len(job.commits) > _QUERIES_REMEMBERED:
+            del job.commits[next(iter(job.commits))]
+        return commit
 
     def released(self, record: control.Released) -> None:
         """A worker confirms a commit, or says why not."""
@@ -210,4 +238,5 @@ class Requests:
             self._controller.answer(releasing.identity, releasing.number, None, wrong[0])
         else:
             outcome = "full" if "full" in releasing.outcomes else "released"
+            releasing.commit.is_done = outcome == "released"
             self._controller.answer(releasing.identity, releasing.number, outcome)

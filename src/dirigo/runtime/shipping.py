@@ -13,6 +13,7 @@ import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -27,14 +28,16 @@ from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime.control import Manifest
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.log_sink import LogSink
+from dirigo.runtime.plain_columns import plain_schema
 
 SHIPMENT_BYTES_MOST = 256 << 20
+_registry = Lock()  # around the registry of cloudpickle, which is the whole process's
 
 
 def ship(flow: Dataflow) -> bytes:
     """The flow as bytes."""
     stream = io.BytesIO()
-    with _user_modules_by_value():
+    with _registry, _user_modules_by_value():
         try:
             _Shipper(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(flow)
         except Exception as error:  # pickling runs the user's code
@@ -67,7 +70,7 @@ def manifest_of(job: Job) -> Manifest:
         leaves += sum(not downstreams for downstreams in stage.downstreams)
         operator = stage.operator
         if isinstance(operator, SinkRows) and operator.sink.is_outside:
-            sinks[operator.name] = (stage.partitions, operator.schema.serialize().to_pybytes())
+            sinks[operator.name] = (stage.partitions, plain_schema(operator.schema).serialize().to_pybytes())
     for node in job.plan.nodes:
         if isinstance(node, SourceNode) and isinstance(node.source, PushedSource):
             splits = sum(reader.source is node.source for reader in job.readers)
@@ -90,8 +93,10 @@ class _Shipper(cloudpickle.Pickler):  # type: ignore[misc]
 def _user_modules_by_value() -> Iterator[None]:
     registered = []
     known = cloudpickle.list_registry_pickle_by_value()
-    for module in list(sys.modules.values()):
-        if _is_users_own(module) and module.__name__ not in known:
+    for name, module in list(sys.modules.items()):
+        # Whatever else is there, an alias or no module at all, cannot be registered.
+        is_itself = getattr(module, "__name__", None) == name and isinstance(module, ModuleType)
+        if is_itself and name not in known and _is_users_own(module):
             cloudpickle.register_pickle_by_value(module)
             registered.append(module)
     try:

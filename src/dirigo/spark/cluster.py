@@ -60,7 +60,7 @@ class Cluster:
         if spark is not None and master is not None:
             raise ControlError("a session has its master already; give spark= or master=, not both.")
         self._own_session = OwnSession(workers, master) if spark is None else None
-        self._logs = None if logs is not None else tempfile.TemporaryDirectory(prefix="dirigo-logs-")
+        self._logs = tempfile.TemporaryDirectory(prefix="dirigo-logs-") if logs is None else None
         self._feeding: Feeding | None = None
         self._controller: Controller | None = None
         self._host: WorkerHost | None = None
@@ -68,7 +68,7 @@ class Cluster:
         try:
             self.spark = spark if self._own_session is None else self._own_session.start()
             check_session(self.spark, workers)
-            folder = Path(logs) if self._logs is None else Path(self._logs.name)
+            folder = Path(self._logs.name if logs is None else logs)  # type: ignore[union-attr]
             self._host = WorkerHost(self.spark, run_worker)
             self._controller = Controller(
                 name,
@@ -99,6 +99,7 @@ class Cluster:
             self.register(session)
         job = self.client.submit(flow, name=name, budget_bytes=budget_bytes)
         self._feeding.start(flow, job)
+        job.before_end = self._feeding.stop_queries
         return job
 
     def run(self, flow: Dataflow, *, name: str | None = None, timeout_s: float | None = None) -> JobStatus:

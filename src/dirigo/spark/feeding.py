@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from dirigo.flow import Dataflow
 from dirigo.flow.graph import SourceNode
 from dirigo.runtime.client import Client, JobHandle
 from dirigo.runtime.errors import ControlError
-from dirigo.spark.source import SparkQuery, SparkSource
+from dirigo.spark.source import SparkQuery, SparkSource, reason_of
 
 _STARTING_S = 120.0
 _LOOK_S = 0.02
@@ -24,6 +25,7 @@ class Feeding:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._threads: list[threading.Thread] = []
+        self._queries: dict[str, list[SparkQuery]] = {}  # by job
         self._is_stopping = threading.Event()
 
     def sessions_of(self, flow: Dataflow) -> list[Any]:
@@ -39,6 +41,11 @@ class Feeding:
                 thread.start()
                 self._threads.append(thread)
 
+    def stop_queries(self, job: str) -> None:
+        """Before a job's sources are ended: what would still write to them."""
+        for query in self._queries.pop(job, ()):
+            query.stop()
+
     def stop(self) -> None:
         self._is_stopping.set()
         for thread in self._threads:
@@ -50,15 +57,17 @@ class Feeding:
             if self._wait_for_start(job):
                 query = source.start(job.id, name)
                 if query is not None:
+                    self._queries.setdefault(job.id, []).append(query)
                     self._look_after(job, name, query)
         except ControlError:
             pass  # the cluster has gone, and the job with it
         except Exception as error:  # whatever Spark raises at the start of a query
-            sentence = str(error).strip().split("\n", 1)[0]
-            self._tell_failure(job, f"the query of source '{name}' cannot start: {sentence}")
+            self._tell_failure(job, f"the query of source '{name}' cannot start: {reason_of(str(error))}")
         finally:
             if query is not None:
                 query.stop()
+            self._queries.pop(job.id, None)
+            self._client.close_thread()
 
     def _wait_for_start(self, job: JobHandle) -> bool:
         until = time.monotonic() + _STARTING_S
@@ -74,19 +83,18 @@ class Feeding:
     def _look_after(self, job: JobHandle, name: str, query: SparkQuery) -> None:
         while not self._is_stopping.is_set():
             if query.wait(_POLL_S):
-                if query.error is not None:
+                state = job.status().state
+                if state == "running" and query.error is not None:
                     self._tell_failure(job, f"the query of source '{name}' failed: {query.error}")
-                else:
+                elif state == "running":
                     self._client.end_sources(job.id, name)
                 return
             if job.status().state not in _LIVE:
                 return
 
     def _tell_failure(self, job: JobHandle, error: str) -> None:
-        try:
+        with suppress(ControlError):
             self._client.fail(job.id, error)
-        except ControlError:
-            pass
 
 
 def _spark_sources(flow: Dataflow) -> list[tuple[str, SparkSource]]:

@@ -9,6 +9,11 @@ What ends a worker, and what then happens (tried with PySpark 4.3 on local, stan
 - The target returns: its work is done, the slot stays empty.
 - `interrupt`: Spark cancels the job at once and kills the Python process about two seconds later, so that for a moment
   the old worker may live beside the new one. The incarnation number on messages is what fences it off.
+- Ctrl-C: in a session of ours nothing happens to the workers, so that they can be told to go. In a classic session that is
+  not ours, PySpark cancels all jobs, hence kills all workers, before KeyboardInterrupt is raised.
+- The driver is killed: in local mode and on a standalone cluster all processes are gone in a second or so. Behind Spark
+  Connect the tasks stay (still there after 30 s; the server's `spark.connect.execute.manager.detachedTimeout`, 5 minutes,
+  is to end them), unless the worker goes because it lost its controller; then nobody starts it again.
 """
 
 from __future__ import annotations

@@ -335,4 +335,5 @@ def _one_line(error: Exception) -> str:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     sys.exit(serve(msgspec.json.decode(sys.argv[1], type=Settings)))

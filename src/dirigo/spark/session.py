@@ -27,6 +27,7 @@ from dirigo.kernel import DirigoError
 LOOPBACK = "127.0.0.1"
 # Spark runs a task again this often, for example after a worker was killed, before it gives up the job.
 TASK_FAILURES_MOST = 10
+_DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _LEFT_FOR_QUERIES = 1  # slots, at the least, or every query beside the workers waits forever
 _SECONDS_TO_LET_JAVA_EXIT = 20
 _SECONDS_FOR_EXECUTORS_TO_COME = 30.0
@@ -49,6 +50,10 @@ logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
 logger.tasks.level = off
 logger.python.name = org.apache.spark.api.python
 logger.python.level = off
+logger.writing.name = org.apache.spark.sql.execution.datasources.v2
+logger.writing.level = off
+logger.utils.name = org.apache.spark.util.Utils
+logger.utils.level = off
 """
 
 
@@ -78,7 +83,7 @@ class OwnSession:
             raise SessionError("A Spark session is already running in this process: use that one, or stop it first.")
         if "SPARK_REMOTE" in os.environ or "SPARK_CONNECT_MODE_ENABLED" in os.environ:
             raise SessionError(
-                "This process uses Spark Connect, so Spark cannot be started in it: pass your session, or unset SPARK_REMOTE."
+                "This process uses Spark Connect, so no Spark starts in it: pass your session, or unset SPARK_REMOTE."
             )
         java_was_running = pyspark.SparkContext._gateway is not None
         self._folder = TemporaryDirectory(prefix="dirigo-spark-", ignore_cleanup_errors=True)
@@ -120,7 +125,8 @@ class OwnSession:
         log_settings = folder / "log4j2.properties"
         log_settings.write_text(_LOG_SETTINGS, encoding="utf-8")
         settings = {
-            "spark.driver.extraJavaOptions": " ".join(
+            # Not the extra options, which are left for the ones who start the session.
+            _DEFAULT_JAVA_OPTIONS: " ".join(
                 (f"-Dlog4j2.configurationFile={log_settings.as_uri()}", f"-Dderby.system.home={folder}")
             ),
             "spark.local.dir": str(folder / "scratch"),
@@ -135,7 +141,10 @@ class OwnSession:
             settings["spark.task.maxFailures"] = str(TASK_FAILURES_MOST)
         if is_local(self._master) or _is_loopback(_host_in(self._master)):
             settings |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
-        settings |= self._settings
+        more = dict(self._settings)
+        if theirs := more.pop(_DEFAULT_JAVA_OPTIONS, ""):
+            settings[_DEFAULT_JAVA_OPTIONS] += f" {theirs}"
+        settings |= more
         builder = pyspark.sql.SparkSession.builder.master(self._master).appName(self._name)
         for name, value in settings.items():
             builder = builder.config(name, value)

@@ -1,0 +1,117 @@
+"""The flows that the service is measured with: q7 and q12_event over files and over bids in real time, and one hop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dirigo.bench.paced_bids import PacedBids
+from dirigo.flow import Dataflow, Function, FunctionContext, Row, Sink, Stream, Tumbling, count, generator
+from dirigo.flow.sources.source import Piece, Source, Split
+from dirigo.nexmark.queries import QUERIES
+from dirigo.nexmark.schemas import BID
+from dirigo.nexmark.tables import ParquetTables
+
+COLUMNS = {"q7": ("auction", "bidder", "price", "date_time"), "q12_event": ("bidder", "date_time")}
+
+
+def over_files(query: str, events: Path, sink: Sink, *, splits: int, partitions: int = 4) -> Dataflow:
+    """A query over the bids in EVENTS/bid."""
+    flow = Dataflow(query, splits=splits, partitions=partitions)
+    QUERIES[query].function(flow, ParquetTables(events)).sink(sink)
+    return flow
+
+
+def over_source(query: str, source: Source, sink: Sink, window: str, *, splits: int = 1) -> Dataflow:
+    """The same query over bids from anywhere, in windows of another length."""
+    flow = Dataflow(query, splits=splits)
+    _result(query, flow.source(source), window).sink(sink)
+    return flow
+
+
+def _result(query: str, bids: Stream, window: str) -> Stream:
+    if query == "q7":
+        return bids.window(Tumbling(window)).top(1, by="-price", ties=True)
+    return bids.key_by("bidder").window(Tumbling(window)).aggregate(bid_count=count())
+
+
+class BidsInRealTime(Source):
+    """Bids that fall due at a steady rate, from a moment in the near future on."""
+
+    def __init__(self, query: str, rate_per_s: int, start_ms: int, seconds: float) -> None:
+        self.columns = COLUMNS[query]
+        schema = pa.schema([BID.field(name) for name in self.columns])
+        super().__init__(schema, name="bids", is_bounded=True, time="date_time")
+        self.bids = PacedBids(rate_per_s, start_ms)
+        self.total = int(rate_per_s * seconds)
+
+    def splits(self, wanted: int) -> Sequence[Split]:  # noqa: ARG002
+        return [_BidsSplit(self)]
+
+
+class _BidsSplit(Split):
+    """All of them: what has fallen due since the last read."""
+
+    def __init__(self, source: BidsInRealTime) -> None:
+        self._source = source
+        self._next = 0
+
+    def read(self, rows_max: int) -> Piece | None:
+        source = self._source
+        due = min(source.bids.due(time.time() * 1000), source.total, self._next + rows_max)
+        if due <= self._next:
+            return None
+        first, self._next = self._next, due
+        self.ended = due >= source.total
+        rows = source.bids.rows(first, due, source.columns)
+        return Piece(rows, due_s=source.bids.start_ms / 1000 + first / source.bids.rate_per_s)
+
+    def close(self) -> None:
+        self.ended = True
+
+
+# --- one hop -----------------------------------------------------------------------------------------------------------
+
+
+class Stamp(Function):
+    """Writes down when a row leaves."""
+
+    ordered = True
+
+    def on_message(self, context: FunctionContext, row: Row) -> None:
+        context.emit({"number": row["number"], "sent_s": time.time()})
+
+
+class Arrive(Function):
+    """Writes down how long a row was under way."""
+
+    ordered = True
+
+    def on_message(self, context: FunctionContext, row: Row) -> None:
+        context.emit({"number": row["number"], "hop_us": (time.time() - row["sent_s"]) * 1e6})
+
+
+def hops(rows: int, per_s: int | None, sink: Sink) -> Dataflow:
+    """Rows of their own that go from one actor to another: at a rate, or as fast as possible."""
+    flow = Dataflow("hops", partitions=1)
+    began: list[float] = []
+
+    def numbers(first: int, count: int) -> pa.RecordBatch:
+        if per_s is not None:
+            if not began:
+                began.append(time.time() - first / per_s)
+            time.sleep(max(0.0, began[0] + first / per_s - time.time()))
+        return pa.RecordBatch.from_arrays(
+            [pa.array(range(first, first + count), pa.int64()), pa.array([0.0] * count, pa.float64())],
+            schema=pa.schema([("number", pa.int64()), ("sent_s", pa.float64())]),
+        )
+
+    schema: Any = pa.schema([("number", pa.int64()), ("sent_s", pa.float64())])
+    stamped = flow.source(generator(numbers, schema, rows, block=1)).process(Stamp, schema=schema)
+    arrived: Any = pa.schema([("number", pa.int64()), ("hop_us", pa.float64())])
+    stamped.key_by("number").process(Arrive, schema=arrived).sink(sink)
+    return flow
