@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dirigo.bench.paced_bids import PacedBids
-from dirigo.flow import Dataflow, Function, FunctionContext, Row, Sink, Stream, Tumbling, count, generator
+from dirigo.flow import Dataflow, Function, FunctionContext, Sink, Stream, Tumbling, count, generator
 from dirigo.flow.sources.source import Piece, Source, Split
 from dirigo.nexmark.queries import QUERIES
 from dirigo.nexmark.schemas import BID
@@ -77,26 +77,20 @@ class _BidsSplit(Split):
 # --- one hop -----------------------------------------------------------------------------------------------------------
 
 
-class Stamp(Function):
-    """Writes down when a row leaves."""
-
-    ordered = True
-
-    def on_message(self, context: FunctionContext, row: Row) -> None:
-        context.emit({"number": row["number"], "sent_s": time.time()})
+_SENT = pa.schema([("number", pa.int64()), ("sent_s", pa.float64())])
+_ARRIVED = pa.schema([("number", pa.int64()), ("hop_us", pa.float64())])
 
 
 class Arrive(Function):
-    """Writes down how long a row was under way."""
+    """Writes down how long a message was under way."""
 
-    ordered = True
-
-    def on_message(self, context: FunctionContext, row: Row) -> None:
-        context.emit({"number": row["number"], "hop_us": (time.time() - row["sent_s"]) * 1e6})
+    def on_batch(self, context: FunctionContext, batch: pa.RecordBatch) -> None:
+        hop_us = (time.time() - batch.column(1)[0].as_py()) * 1e6
+        context.emit_batch(_batch(_ARRIVED, batch.column(0), hop_us))
 
 
 def hops(rows: int, per_s: int | None, sink: Sink) -> Dataflow:
-    """Rows of their own that go from one actor to another: at a rate, or as fast as possible."""
+    """Messages of one row that go from an actor to another one, on another worker: at a rate, or as fast as possible."""
     flow = Dataflow("hops", partitions=1)
     began: list[float] = []
 
@@ -105,13 +99,15 @@ def hops(rows: int, per_s: int | None, sink: Sink) -> Dataflow:
             if not began:
                 began.append(time.time() - first / per_s)
             time.sleep(max(0.0, began[0] + first / per_s - time.time()))
-        return pa.RecordBatch.from_arrays(
-            [pa.array(range(first, first + count), pa.int64()), pa.array([0.0] * count, pa.float64())],
-            schema=pa.schema([("number", pa.int64()), ("sent_s", pa.float64())]),
-        )
+        return _batch(_SENT, pa.array(range(first, first + count), pa.int64()), 0.0)
 
-    schema: Any = pa.schema([("number", pa.int64()), ("sent_s", pa.float64())])
-    stamped = flow.source(generator(numbers, schema, rows, block=1)).process(Stamp, schema=schema)
-    arrived: Any = pa.schema([("number", pa.int64()), ("hop_us", pa.float64())])
-    stamped.key_by("number").process(Arrive, schema=arrived).sink(sink)
+    def stamp(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return _batch(_SENT, batch.column(0), time.time())
+
+    stamped = flow.source(generator(numbers, _SENT, rows, block=1)).map_batches(stamp, schema=_SENT)
+    stamped.key_by("number").process(Arrive, schema=_ARRIVED).sink(sink)
     return flow
+
+
+def _batch(schema: pa.Schema, numbers: pa.Array, value: float) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([numbers, pa.array(np.full(len(numbers), value))], schema=schema)

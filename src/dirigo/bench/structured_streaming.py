@@ -1,7 +1,8 @@
 """The other side of the comparison: Spark Structured Streaming's own SQL for q7 and q12_event, on two local threads.
 
-Spark is given what helps it: the settings that did best among some, a warm virtual machine, a checkpoint in memory where the
-system has such a folder, only the columns that it needs, a sink that takes no time, and the cheapest SQL that we could find.
+Spark is given what helps it: the best of some settings, chosen in the same run, a warm virtual machine, a checkpoint in
+memory where the system has such a folder, only the columns that it needs, a sink that takes no time, and the cheapest SQL of
+those that we tried.
 It runs in a process of its own, because Java and a session cannot be told apart from what ran in this one before.
 
 The SQL groups by the end of a window as a plain timestamp, with a watermark of one window's length on it. That closes
@@ -44,7 +45,7 @@ StateStore = Literal["in memory", "rocksdb"]
 
 @dataclass(frozen=True)
 class Settings:
-    """What can be chosen for a streaming query, and what did best."""
+    """What can be chosen for a streaming query."""
 
     files_per_batch: int = 20
     shuffle_partitions: int = 2

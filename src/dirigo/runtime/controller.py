@@ -247,8 +247,8 @@ class Controller:
         self._incarnations += 1
         slot.join(hello, identity, self._incarnations, time.monotonic())
         _log.info("worker %d joined from %s, process %d", slot.worker, hello.host, hello.pid)
-        self._send(identity, control.Welcome(slot.incarnation, self.logs.endpoint, self._members()))
         self._tell_members()
+        self._send(identity, control.Welcome(slot.incarnation, self.logs.endpoint, self._members()))
         for job in self.jobs.values():  # it may be asked to help with any of them
             if job.state in ("starting", "running", "draining"):
                 self._order(slot, job.install())
@@ -281,6 +281,7 @@ class Controller:
 
     def _tell_members(self) -> None:
         members = control.Members(self._members())
+        self.logs.set_members((member.worker, member.incarnation) for member in members.members)
         for slot in self.slots.values():
             if slot.is_there:
                 self._order(slot, members)
@@ -323,7 +324,7 @@ class Controller:
 
     def submit(self, request: control.Submit) -> JobRecord:
         for job in self.jobs.values():
-            if job.name == request.name and job.is_live:
+            if job.name == request.name and job.is_live and job.outcome is None:
                 raise ControlError(
                     f"a job '{request.name}' is running already; cancel it first, or submit this one with another name."
                 )
@@ -407,7 +408,8 @@ class Controller:
         job = self.jobs.get(record.job)
         if job is None:
             return
-        job.figures[slot.worker] = record.figures
+        if record.figures != control.JobFigures():  # or it did not know the job
+            job.figures[slot.worker] = record.figures
         job.removing.discard(slot.worker)
         if job.is_live and job.outcome is not None and not job.removing:
             self._settle(job)

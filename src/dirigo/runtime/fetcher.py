@@ -290,7 +290,7 @@ class Fetcher:
             job = self._site.jobs.get(name)
             if job is not None:
                 job.refresh()
-                self._site.report(control.Removed(name, job.figures))
+            self._site.report(control.Removed(name, control.JobFigures() if job is None else job.figures))
             self._site.remove(name)
         if self._executor.interrupt(name):
             self._condemned[name] = time.monotonic() + STOP_AFTER_S

@@ -16,8 +16,11 @@ from zmq.utils.monitor import recv_monitor_message
 from dirigo.runtime.keys import Keys
 
 _log = logging.getLogger(__name__)
-# Of a connection that says nothing the protocol knows, only its beginning and its end are told.
-_WATCHED = zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+_SETTLED = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED,
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH,
+)  # the gate itself counts those whose key is wrong
+_WATCHED = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(_SETTLED)
 _EVENTS_AT_ONCE = 64
 
 
@@ -44,13 +47,13 @@ class Gate:
         self.socket.linger = 0
         self.socket.bind("inproc://zeromq.zap.01")
         self.monitors: list[zmq.Socket[bytes]] = []
-        self._shaking_hands: set[int] = set()  # connections that have not said who they are
-        self._turned_away = 0  # of these, those whose key was refused
+        self._newcomers: dict[zmq.Socket[bytes], dict[int, None]] = {}  # connections that have not shaken hands, by monitor
 
     def watch(self, socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
         """Notice handshakes that fail at a listening socket; poll what is returned and call ``look``."""
         monitor = socket.get_monitor_socket(_WATCHED)
         self.monitors.append(monitor)
+        self._newcomers[monitor] = {}
         return monitor
 
     def answer(self) -> None:
@@ -63,7 +66,6 @@ class Gate:
             version, request = frames[0], frames[1]
             allowed = len(frames) >= 7 and frames[5] == b"CURVE" and frames[6] == self._allowed
             if not allowed:
-                self._turned_away += 1
                 self._refusals.note("a stranger's key")
             verdict = (b"200", b"OK", b"dirigo") if allowed else (b"400", b"unknown key", b"")
             self.socket.send_multipart([version, request, *verdict, b""])
@@ -74,16 +76,18 @@ class Gate:
             if not monitor.poll(0):
                 return
             event = recv_monitor_message(monitor)
-            connection = int(event["value"])
-            if event["event"] == zmq.EVENT_ACCEPTED:
-                self._shaking_hands.add(connection)
-                continue
-            has_failed = connection in self._shaking_hands and event["event"] == zmq.EVENT_DISCONNECTED
-            self._shaking_hands.discard(connection)
-            if has_failed and self._turned_away:
-                self._turned_away -= 1  # and counted
-            elif has_failed:
-                self._refusals.note("a connection without the cluster's keys")
+            self._follow(monitor, int(event["event"]), int(event["value"]))
+
+    def _follow(self, monitor: zmq.Socket[bytes], event: int, connection: int) -> None:
+        """Count a connection that ends before it has shaken hands: of some the library tells no more than this."""
+        newcomers = self._newcomers[monitor]
+        if event == zmq.EVENT_ACCEPTED:
+            newcomers[connection] = None
+        elif event in _SETTLED:  # it is not told whose hands: most likely the first one's
+            newcomers.pop(next(iter(newcomers), -1), None)
+        elif connection in newcomers:
+            del newcomers[connection]
+            self._refusals.note("a connection without the cluster's keys")
 
     def close(self) -> None:
         for monitor in self.monitors:

@@ -10,7 +10,7 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,11 @@ class LogServer:
 
     # --- for the controller --------------------------------------------------------------------------------------------
 
+    def set_members(self, members: Iterable[tuple[int, int]]) -> None:
+        """The workers, with their incarnations, whose results are taken."""
+        before = self._senders
+        self._senders = {member: before.get(member) or Receiving() for member in members}
+
     def add(self, job: str, name: str, manifest: Manifest) -> None:
         """Begin the logs of a job."""
         logs = {
@@ -180,6 +185,9 @@ class LogServer:
         try:
             if len(frames) == 3:
                 posted = _posted.decode(frames[1])
+                if (posted.worker, posted.incarnation) not in self._senders:
+                    self._refusals.note("results of a worker that is not a member")
+                    return
                 touched[frames[0]] = (posted.worker, posted.incarnation)
                 self._append(posted, frames[2])
             elif len(frames) == 2:
@@ -191,8 +199,8 @@ class LogServer:
             self._refusals.note("a malformed message to the log", str(error))
 
     def _append(self, posted: Posted, frame: bytes) -> None:
-        receiving = self._senders.setdefault((posted.worker, posted.incarnation), Receiving())
-        if not receiving.accept(posted.number, len(frame)):
+        receiving = self._senders.get((posted.worker, posted.incarnation))
+        if receiving is None or not receiving.accept(posted.number, len(frame)):
             return
         with self._lock:
             shelf = self._shelves.get(posted.job)
@@ -218,7 +226,9 @@ class LogServer:
         return not any(shelf.open_partitions.values())
 
     def _acknowledge(self, identity: bytes, sender: tuple[int, int]) -> None:
-        receiving = self._senders[sender]
+        receiving = self._senders.get(sender)
+        if receiving is None:  # it was lost a moment ago
+            return
         self._send(identity, _encoder.encode(LogAck(receiving.last, receiving.is_missing)))
         receiving.told()
 

@@ -23,7 +23,7 @@ from dirigo.runtime.worker_process import run_worker
 from dirigo.spark.data_source import dirigo_format
 from dirigo.spark.feeding import Feeding
 from dirigo.spark.hosting import WorkerHost
-from dirigo.spark.session import OwnSession, check_session, driver_host
+from dirigo.spark.session import OwnSession, check_session, driver_host, use_this_python
 
 READY_S = 90.0
 _LOOK_S = 0.02
@@ -68,6 +68,7 @@ class Cluster:
         try:
             self.spark = spark if self._own_session is None else self._own_session.start()
             check_session(self.spark, workers)
+            use_this_python(self.spark)
             folder = Path(self._logs.name if logs is None else logs)  # type: ignore[union-attr]
             self._host = WorkerHost(self.spark, run_worker)
             self._controller = Controller(

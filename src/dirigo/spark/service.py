@@ -97,15 +97,18 @@ def start(settings: Settings, on_news: Callable[[Service | None], None]) -> Serv
             service = service_file.read(settings.name)
             ended, code = os.waitpid(pid, os.WNOHANG)
             if ended:
-                raise ControlError(_why_ended(settings.name, pid, os.waitstatus_to_exitcode(code), log))
+                break
             if service is not None and service.pid == pid and service.state == "ready":
                 return service
             on_news(service)
             time.sleep(_LOOK_S)
-        raise ControlError(f"the cluster does not get ready; see {log}.")
+        else:
+            raise ControlError(f"the cluster does not get ready; see {log}.")
     except BaseException:  # an interrupt too: nobody would know of the process
         _give_up(pid)
         raise
+    _end_members(pid)
+    raise ControlError(_why_ended(settings.name, pid, os.waitstatus_to_exitcode(code), log))
 
 
 def _check_host(settings: Settings) -> None:

@@ -187,6 +187,12 @@ def check_session(spark: Any, workers: int, *, wait_s: float = _SECONDS_FOR_EXEC
         time.sleep(_LOOK_S)
 
 
+def use_this_python(spark: Any) -> None:
+    """On this machine, have tasks run in the Python that runs this; a session takes whatever `python3` is otherwise."""
+    if not is_connect(spark) and is_local(spark.sparkContext.master) and "PYSPARK_PYTHON" not in os.environ:
+        spark.sparkContext.pythonExec = sys.executable
+
+
 def driver_host(spark: Any) -> str:
     """The address by which tasks of the session reach this process.
 

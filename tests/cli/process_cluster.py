@@ -1,0 +1,66 @@
+"""A cluster of plain processes with the face of ``Cluster``: what commands do with a cluster does not depend on Spark."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from dirigo.flow import Dataflow
+from dirigo.runtime.client import BUDGET_BYTES, Client, JobHandle
+from dirigo.runtime.controller import Controller
+from dirigo.runtime.errors import ControlError
+from dirigo.runtime.pool import ProcessPool
+
+
+class ProcessCluster:
+    """Named to the commands by DIRIGO_CLUSTER_CLASS."""
+
+    def __init__(
+        self,
+        workers: int | None = None,
+        *,
+        spark: Any = None,
+        master: str | None = None,
+        name: str = "dirigo",
+        host: str | None = None,
+        logs: Path | str | None = None,
+    ) -> None:
+        if master == "local[nowhere]":
+            raise ControlError("there is no Spark at '[red]nowhere[/]'; see its address.")
+        if master == "local[broken]":
+            raise ValueError("a sentence\nand a [red]second[/] line")
+        if master == "local[sudden]":
+            os._exit(7)
+        if master == "local[slow]":
+            time.sleep(60)
+        self._folder = tempfile.TemporaryDirectory(prefix="dirigo-logs-")
+        self._pool = ProcessPool()
+        self._controller = Controller(
+            name, self._pool, workers or 2, logs=Path(logs or self._folder.name), host=host or "127.0.0.1"
+        )
+        self.access = self._controller.access
+        self._controller.start()
+        self.client = Client(self.access)
+
+    @property
+    def is_running(self) -> bool:
+        return self._controller.is_running
+
+    def wait_ready(self, timeout_s: float = 60) -> None:
+        until = time.monotonic() + timeout_s
+        while any(worker.state != "ready" for worker in self.client.status().workers):
+            if time.monotonic() >= until:
+                raise ControlError("the workers did not come.")
+            time.sleep(0.02)
+
+    def submit(self, flow: Dataflow, *, name: str | None = None, budget_bytes: int = BUDGET_BYTES) -> JobHandle:
+        return self.client.submit(flow, name=name, budget_bytes=budget_bytes)
+
+    def stop(self) -> None:
+        self._controller.stop()
+        self._pool.close()
+        self.client.close()
+        self._folder.cleanup()

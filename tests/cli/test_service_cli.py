@@ -1,0 +1,201 @@
+"""Commands that speak with a cluster in the background, as a user meets them: jobs, what there is, and the live view."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cli.commands import ENDLESS, FAILING, SHOWN, begun, ended, home_of_clusters, refused, renamed, run, until, written
+from dirigo.runtime.client import Client
+from dirigo.spark import service_file
+from dirigo.spark.service_file import Service
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A cluster that all tests here share."""
+    with home_of_clusters(tmp_path_factory.mktemp("home")):
+        out, _ = run("cluster", "start", "--workers", "2")
+        assert "cluster 'dirigo' runs: 2 workers, process" in out
+        found = service_file.read("dirigo")
+        assert found is not None
+        yield found
+
+
+def state_of(job: str) -> str:
+    found = service_file.read("dirigo")
+    assert found is not None
+    assert found.access is not None
+    with Client(found.access) as client:
+        return client.job_status(job).state
+
+
+# --- a cluster -------------------------------------------------------------------------------------------------------------
+
+
+def test_other_clusters_are_named(cluster: Service) -> None:
+    assert "or name one that runs with --cluster: dirigo." in refused("jobs", "--cluster", "other")
+    assert "or name one that runs with --name: dirigo." in refused("cluster", "stop", "--name", "other")
+
+
+def test_only_its_owner_can_read_the_keys(cluster: Service) -> None:
+    file = service_file.file_of("dirigo")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert cluster.access is not None
+    assert cluster.access.controller.startswith("tcp://127.0.0.1:")
+    assert cluster.access.keys.server_secret not in repr(cluster)
+    log = (file.parent / "cluster.log").read_text()
+    assert cluster.access.keys.client_secret not in log
+
+
+def test_a_second_cluster_of_the_name_is_refused(cluster: Service) -> None:
+    assert f"a cluster 'dirigo' runs already, as process {cluster.pid}" in refused("cluster", "start")
+
+
+def test_the_status_of_a_cluster(cluster: Service, tmp_path: Path) -> None:
+    out, _ = run("cluster", "status", "--json", tmp_path / "status.json")
+    assert f"cluster 'dirigo' is ready: process {cluster.pid}" in out
+    figures = json.loads((tmp_path / "status.json").read_text())
+    assert figures["pid"] == cluster.pid
+    assert [worker["state"] for worker in figures["workers"]] == ["ready", "ready"]
+    assert all(str(worker["pid"]) in out for worker in figures["workers"])
+    assert "secret" not in (tmp_path / "status.json").read_text()
+
+
+def test_a_cluster_of_another_machine_is_asked_not_looked_for(cluster: Service) -> None:
+    """A home folder may be shared: there, the number of a process says nothing."""
+    assert service_file.read("shared") is None
+    service_file.make_folder("shared")
+    service_file.write(msgspec.structs.replace(cluster, name="shared", machine="elsewhere", pid=1))
+    run("jobs", "--cluster", "shared")
+    assert "runs already, as process 1 on elsewhere" in refused("cluster", "start", "--name", "shared")
+    service_file.remove("shared")
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_submitted_watched_and_drained(cluster: Service, tmp_path: Path) -> None:
+    out, _ = run("submit", written(tmp_path, ENDLESS), "--name", "drained", "--budget", "1 MB")
+    (job,) = re.findall(r"submitted as (drained~\d+)", out)
+    assert "a job 'drained' is running already" in refused("submit", tmp_path / "flows.py", "--name", "drained")
+    until(lambda: state_of(job) == "running", "the job runs")
+    out, _ = run("top", "--once", "--json", tmp_path / "top.json")
+    (line,) = [line for line in out.splitlines() if line.startswith(job)]
+    assert "running" in line or "paused" in line
+    assert any(each["id"] == job for each in json.loads((tmp_path / "top.json").read_text())["jobs"])
+    assert f"job {job} reads no more" in run("drain", "drained")[0]
+    until(lambda: state_of(job) == "finished", "the job has finished")
+    run("jobs", "--json", tmp_path / "jobs.json")
+    (figures,) = [each for each in json.loads((tmp_path / "jobs.json").read_text())["jobs"] if each["id"] == job]
+    lines = [line for part in (tmp_path / "out").iterdir() for line in part.read_text().splitlines()]
+    assert figures["metrics"]["rows_in"] == figures["metrics"]["rows_out"] == len(lines) > 0
+
+
+def test_a_job_is_cancelled_by_its_id(cluster: Service, tmp_path: Path) -> None:
+    out, _ = run("submit", written(tmp_path, ENDLESS), "--name", "cancelled")
+    (job,) = re.findall(r"submitted as (cancelled~\d+)", out)
+    assert f"job {job} is cancelled" in run("cancel", job)[0]
+    until(lambda: state_of(job) == "cancelled", "the job is over")
+    assert "job 'cancelled' is over: it is cancelled." in refused("cancel", job)
+    assert "there is no job 'nobody' in this cluster" in refused("drain", "nobody")
+
+
+def test_rows_come_to_whoever_waits(cluster: Service, tmp_path: Path) -> None:
+    out, _ = run("submit", written(tmp_path, SHOWN), "--wait")
+    assert out.startswith("a=3\na=4\n")
+    assert re.search(r"shown +finished +5 +2 ", out)
+
+
+def test_a_job_that_fails_tells_where(cluster: Service, tmp_path: Path) -> None:
+    file = written(tmp_path, FAILING)
+    out, errors = run("submit", file, "--follow", code=1)
+    assert "failed" in out
+    assert errors.startswith("error: job 'failing' failed: operator 'map' cannot handle the row")
+    assert f'{file}", line 5, in inverse' in errors
+    assert "operator 'map' cannot handle the row" in run("jobs")[0]
+
+
+def test_a_callback_that_fails_tells_where(cluster: Service, tmp_path: Path) -> None:
+    text = SHOWN.replace("dg.to_console()", "dg.to_callback(lambda row: 1 // 0)").replace("shown", "calling")
+    _, errors = run("submit", written(tmp_path, text), "--wait", code=1)
+    assert errors.startswith("error: job 'calling' failed: ")
+    assert "ZeroDivisionError" in errors
+
+
+def test_whoever_waits_can_go_and_the_job_goes_on(cluster: Service, tmp_path: Path) -> None:
+    process = begun("submit", written(tmp_path, ENDLESS), "--name", "left", "--wait")
+    until(lambda: "left" in run("jobs")[0], "the job is there")
+    process.send_signal(signal.SIGINT)
+    (job,) = re.findall(r"job (left~\d+) goes on; end it with 'dirigo cancel left~\d+'", ended(process))
+    assert process.returncode == 130
+    run("cancel", job)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "sentence"),
+    [
+        (SHOWN, (), "rows of sink 'to_console' come to whoever submits the job, who must wait for them; add --wait"),
+        (ENDLESS, ("--budget", "much"), "--budget: 'much' is no amount of memory; write it like 64MB or 1GiB."),
+        (ENDLESS, ("--budget", "0"), "--budget: '0' lets nothing run"),
+        (ENDLESS, ("--flow", "[none]"), "there is no dataflow '[none]' in"),
+        (ENDLESS, ("--name", "a/b"), "a/b"),
+        (SHOWN + renamed(SHOWN, "shown"), (), "choose with --flow: shown, shown."),
+        ("import nothing_of_that_name\n", (), "line 1: ModuleNotFoundError: No module named 'nothing_of_that_name'."),
+        ("flow = (\n", (), "line 1: SyntaxError"),
+    ],
+)
+def test_what_cannot_be_submitted_gives_one_line(
+    cluster: Service, tmp_path: Path, text: str, arguments: tuple[str, ...], sentence: str
+) -> None:
+    assert sentence in refused("submit", written(tmp_path, text), *arguments)
+
+
+def test_top_is_live_until_q_is_pressed(cluster: Service) -> None:
+    keyboard, terminal = pty.openpty()
+    command = [sys.executable, "-c", "from dirigo.cli import main; main()", "top"]
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment) as process:
+        seen, is_pressed, patience = b"", False, time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < patience:
+            if select.select([keyboard], [], [], 0.1)[0]:
+                seen += os.read(keyboard, 65536)
+            if seen.count(b"workers ready") >= 2 and not is_pressed:
+                is_pressed = bool(os.write(keyboard, b"xq"))
+        process.kill()
+        code = process.wait()
+    os.close(terminal)
+    os.close(keyboard)
+    assert code == 0, seen
+    assert b"2 of 2 workers ready" in seen
+    assert b"\x1b[?1049l" in seen  # the screen is as it was before
+
+
+# --- the documentation -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["run", "cluster start", "cluster status", "cluster stop", "submit", "jobs", "cancel", "drain", "top"],
+)
+def test_help_has_an_example_and_every_option_is_documented(command: str) -> None:
+    out, _ = run(*command.split(), "--help")
+    assert f"dirigo {command}" in out.partition("Example")[2]
+    section = PAGE.read_text().split(f"## `dirigo {command}`")[1].split("\n## ")[0]
+    options = set(re.findall(r"--[a-z]+", out.partition("Options")[2])) - {"--help"}
+    assert {option for option in options if f"`{option}" not in section} == set()

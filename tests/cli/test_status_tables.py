@@ -1,0 +1,168 @@
+"""What the tables of workers and jobs show, and how amounts are written."""
+
+from __future__ import annotations
+
+import io
+import time
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from dirigo.cli.amounts import bytes_of, shown_bytes, shown_count, shown_latency, shown_seconds
+from dirigo.cli.rates import Rates
+from dirigo.cli.status_tables import busy_bar, closing_table, jobs_now, jobs_table, running_first
+from dirigo.cli.top import picture
+from dirigo.runtime.control import ClusterStatus, JobMetrics, JobStatus, WorkerStatus
+from dirigo.runtime.errors import ControlError
+
+NOW_S = 1_700_000_100.0
+
+
+def rendered(thing: RenderableType, width: int = 80) -> list[str]:
+    stream = io.StringIO()
+    Console(file=stream, width=width).print(thing)
+    return stream.getvalue().splitlines()
+
+
+def job(name: str, state: str = "running", began_s: float = NOW_S - 60, **metrics: Any) -> JobStatus:
+    figures = JobMetrics(**{"latency_ms": {"p50": 12.3, "p95": 80.0, "p99": 1234.5, "max": 2000.0}, **metrics})
+    over = None if state in ("running", "starting", "draining") else began_s + 30
+    return JobStatus(name, name.partition("~")[0], state, began_s, over, metrics=figures)
+
+
+def cluster(jobs: list[JobStatus], workers: int = 2) -> ClusterStatus:
+    there = [
+        WorkerStatus(
+            number,
+            "ready",
+            1,
+            "a-host-with-a-long-name.example",
+            1000 + number,
+            busy=0.95,
+            messages=10**9,
+            queued_bytes=123_456_789,
+            rss_bytes=1_234_567_890,
+            running="a-job-with-a-long-name~12/an-operator-with-a-long-name/3",
+            running_s=75.0,
+        )
+        for number in range(workers - 1)
+    ]
+    lost = WorkerStatus(workers - 1, "lost", problem="gave no sign of life for too long")
+    return ClusterStatus("dirigo", 7200.0, (*there, lost), tuple(jobs))
+
+
+def test_everything_fits_into_80_columns() -> None:
+    large: dict[str, Any] = {
+        "rows_in": 10**10,
+        "rows_out": 10**9,
+        "queued_bytes": 64 << 20,
+        "watermark_ms": int(NOW_S * 1000) - 5_000,
+    }
+    began_s = time.time() - 10
+    jobs = [job("a-job-with-a-long-name~12", "running", began_s, **large), job("b~2", "cancelled", began_s, **large)]
+    status = cluster(jobs)
+    for table in (picture(status, Rates(), None), jobs_table(jobs, NOW_S), closing_table(jobs)):
+        lines = rendered(table)
+        assert max(map(len, lines)) <= 80
+        shown = "\n".join(lines)
+        assert "1.2s" in shown  # the last column but one is not cut off
+    shown = "\n".join(rendered(picture(status, Rates(), None)))
+    assert "an-operator-with-a-long-na" in shown
+    assert "lost: gave no sign of life" in shown
+
+
+def test_a_picture_fits_into_the_lines_that_there_are() -> None:
+    status = cluster([job(f"job~{number}") for number in range(30)], workers=40)
+    lines = rendered(picture(status, Rates(), 24))
+    assert len(lines) <= 24
+    assert any("more workers" in line for line in lines)
+    assert any("more jobs" in line for line in lines)
+
+
+def test_running_jobs_come_first_and_the_newest_of_them() -> None:
+    jobs = [job("a", "failed", 50), job("b", "running", 10), job("c", "draining", 20), job("d", "finished", 60)]
+    assert [each.id for each in running_first(jobs)] == ["c", "b", "d", "a"]
+
+
+def test_rates_are_told_from_two_looks() -> None:
+    clock = iter((0.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0))
+    rates = Rates(lambda: next(clock))
+    rates.note(cluster([job("a", rows_in=100, rows_out=7)]))
+    assert rates.rows(job("a")) == (None, None)
+    rates.note(cluster([job("a", rows_in=1100, rows_out=7)]))
+    assert rates.rows(job("a")) == (500.0, 0.0)
+    assert rates.rows(job("b")) == (None, None)
+    assert rates.messages(0, 1) == 0.0
+    assert rates.messages(0, 2) is None  # another process in its place has counts of its own
+    for _ in range(5):  # only the last seconds count
+        rates.note(cluster([job("a", rows_in=1100, rows_out=7)]))
+    assert rates.rows(job("a")) == (0.0, 0.0)
+
+
+def test_a_job_whose_sources_wait_is_paused_and_its_lag_is_told() -> None:
+    paused = job("a", sources_paused=True, watermark_ms=int(NOW_S * 1000) - 90_000)
+    line = rendered(jobs_now([paused], Rates(), NOW_S))[-1]
+    assert "paused" in line
+    assert "1m30s" in line
+    assert "12ms" in line
+    early = job("a", watermark_ms=-(1 << 62))  # before the first row
+    assert rendered(jobs_now([early], Rates(), NOW_S))[-1].split()[4] == "-"
+
+
+@pytest.mark.parametrize(("share", "bar"), [(0.0, "             0%"), (0.5, "█████       50%"), (1.0, "██████████ 100%")])
+def test_busy_bars(share: float, bar: str) -> None:
+    assert busy_bar(share).plain == bar
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("64MB", 64_000_000),
+        ("64MiB", 64 << 20),
+        ("1.5 gb", 1_500_000_000),
+        ("4096", 4096),
+        ("10k", 10_000),
+        ("2gi", 2 << 30),
+    ],
+)
+def test_amounts_of_memory_are_read(text: str, number: int) -> None:
+    assert bytes_of(text, "--budget") == number
+
+
+@pytest.mark.parametrize("text", ["", "MB", "-1", "12 parsecs", "ib", "5ib", "0.1"])
+def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
+    with pytest.raises(ControlError, match="--budget: "):
+        bytes_of(text, "--budget")
+
+
+def test_amounts_are_short() -> None:
+    assert [shown_bytes(number) for number in (0, 999, 1000, 12_345, 999_600, 2.5e9, 5e12)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "12.3 kB",
+        "1.0 MB",
+        "2.5 GB",
+        "5.0 TB",
+    ]
+    assert [shown_count(number) for number in (None, 0, 0.25, 42, 1000, 123_456, 7.5e6)] == [
+        "-",
+        "0",
+        "0.2",
+        "42",
+        "1.0k",
+        "123k",
+        "7.5M",
+    ]
+    assert [shown_seconds(number) for number in (None, 0.04, 59.96, 61, 3661, 90_000, 4e8, -5)] == [
+        "-",
+        "0.0s",
+        "1m00s",
+        "1m01s",
+        "1h01m",
+        "1d",
+        "12y",
+        "-5.0s",
+    ]
+    assert [shown_latency(number) for number in (None, 0.26, 9.96, 120.4, 1500)] == ["-", "0.3ms", "10ms", "120ms", "1.5s"]

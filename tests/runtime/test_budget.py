@@ -1,0 +1,113 @@
+"""Budgets: when sources have to wait, and what the workers tell each other about it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from dirigo.runtime.budget import TOLD_PARTS, Budget
+from dirigo.runtime.wire import Pressure
+
+MiB = 1 << 20
+
+
+def pressure(queued: int, state: int = 0, behind: int | None = None, worker: int = 1) -> Pressure:
+    return Pressure("job", worker, queued, state, behind)
+
+
+def test_sources_wait_while_more_waits_than_the_budget_and_go_on_at_half_of_it() -> None:
+    budget = Budget(100)
+    budget.queued = 100
+    assert not budget.is_over(0)
+    budget.queued = 101
+    assert budget.is_over(0)
+    budget.queued = 60
+    assert budget.is_over(0)
+    budget.queued = 50
+    assert not budget.is_over(0)
+    budget.queued = 60
+    assert not budget.is_over(0)
+
+
+def test_all_that_waits_anywhere_counts() -> None:
+    budget = Budget(100)
+    budget.queued = 30
+    budget.note(pressure(30, worker=1))
+    budget.note(pressure(30, worker=2))
+    assert not budget.is_over(under_way=10)
+    assert budget.is_over(under_way=11)
+    budget.note(pressure(0, worker=2))  # the newest word of a worker replaces its last
+    assert not budget.is_over(under_way=-20)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 15, 16, 100])
+def test_a_small_budget_stops_no_source_for_ever(limit: int) -> None:
+    budget = Budget(limit)
+    budget.queued = 10 * limit
+    assert budget.is_over(0)
+    budget.queued = 0
+    assert not budget.is_over(0)
+
+
+@pytest.mark.parametrize("limit", [1, 100, MiB])
+def test_what_others_know_is_never_far_from_the_truth(limit: int) -> None:
+    rng = Random(limit)
+    budget, known = Budget(limit), pressure(0)
+    for _ in range(2_000):
+        budget.queued = rng.choice([0, rng.randrange(2 * limit), budget.queued + 1])
+        budget.state_bytes = rng.choice([0, rng.randrange(2 * limit), budget.state_bytes])
+        known = budget.news("job", 1, 0, False) or known
+        assert abs(known.queued_bytes - budget.queued) <= limit // TOLD_PARTS
+        assert abs(known.state_bytes - budget.state_bytes) <= limit // TOLD_PARTS
+        if not budget.queued:
+            assert not known.queued_bytes  # or the last crumb would stop sources for ever
+
+
+def test_news_are_rare() -> None:
+    budget, told = Budget(64 * MiB), 0
+    for waiting in range(0, 64 * MiB, 1000):
+        budget.queued = waiting
+        told += budget.news("job", 1, 0, False) is not None
+    assert told <= TOLD_PARTS
+
+
+def test_what_is_under_way_is_told_too() -> None:
+    budget = Budget(1600)
+    assert budget.news("job", 1, 100, False) is None
+    news = budget.news("job", 1, 101, False)
+    assert news is not None
+    assert news.queued_bytes == 101
+
+
+def test_how_far_sources_are_is_told_now_and_then_also_when_they_have_ended() -> None:
+    budget = Budget(MiB)
+    budget.behind_ms = 5
+    assert budget.news("job", 1, 0, False) is None
+    news = budget.news("job", 1, 0, True)
+    assert news is not None
+    assert news.behind_ms == 5
+    assert budget.news("job", 1, 0, True) is None
+    budget.behind_ms = None
+    news = budget.news("job", 1, 0, True)
+    assert news is not None
+    assert news.behind_ms is None
+
+
+def test_while_states_pile_up_those_ahead_wait_for_those_behind() -> None:
+    budget = Budget(100)
+    budget.state_bytes = 60
+    budget.note(pressure(0, state=50, behind=1_000))
+    assert budget.is_ahead(2_000, [2_000])
+    assert not budget.is_ahead(1_000, [1_000])
+    assert not budget.is_ahead(500, [500, 2_000])
+    assert budget.is_ahead(2_000, [500, 2_000])  # of one here
+    budget.state_bytes = 50  # there is room
+    assert not budget.is_ahead(2_000, [2_000])
+
+
+def test_nobody_waits_for_a_worker_whose_sources_have_ended() -> None:
+    budget = Budget(100)
+    budget.note(pressure(0, state=500, behind=None))
+    assert not budget.is_ahead(2_000, [2_000])
+    assert not budget.is_ahead(2_000, [])
