@@ -34,7 +34,7 @@ class Executor:
         self._site = site
         self._last_words = last_words
         self._thread_id = threading.get_ident()
-        self._last_read_s = 0.0
+        self._next_read_s = 0.0  # when a source is read although messages wait
         self._turn = 0  # which job's sources come first
         self._interruption = threading.Lock()
         self._interruptible: str | None = None  # the job whose code runs
@@ -55,7 +55,7 @@ class Executor:
                 if message is not None:
                     self._finish(message, elapsed, failure)
                     failure = None
-                if now - self._last_read_s > SOURCE_EVERY_S:
+                if now >= self._next_read_s:
                     reading = self._choose_source(now)
                 message = None if reading else self._choose_message()
                 if message is None and reading is None:
@@ -103,7 +103,9 @@ class Executor:
                 failure = error
             with self._interruption:
                 self._interruptible = None
-            self._raise_in_worker(None)
+                was_interrupted = self._interrupted is not None
+            if was_interrupted:
+                self._raise_in_worker(None)  # what was to be raised and has not been yet
         except JobGone as gone:
             failure = gone
             self._interruptible = None
@@ -180,7 +182,6 @@ class Executor:
 
     def _read(self, job: InstalledJob, reader: SourceReader) -> None:
         site = self._site
-        self._last_read_s = time.time()
         rows_before = reader.rows
         emissions: Sequence[Emission] = ()
 
@@ -188,12 +189,14 @@ class Executor:
             nonlocal emissions
             emissions = job.read(reader, ROWS_AT_ONCE)
 
-        site.running_since = self._last_read_s
+        site.running_since = time.time()
         self._last_words.note(reader.target)
         began = time.perf_counter()
         failure = self._guarded(job.id, read)
         elapsed = time.perf_counter() - began
         self._last_words.note("")
+        # A slow source gets no more than half of the time while messages wait.
+        self._next_read_s = time.time() + max(SOURCE_EVERY_S, elapsed)
         with site.lock:
             site.running_since = None
             if job.id not in site.jobs:

@@ -30,7 +30,7 @@ from dirigo.runtime.log_posting import LogPosting
 from dirigo.runtime.peers import CONTROL, DATA
 from dirigo.runtime.site import Site
 from dirigo.runtime.staging import StagingError
-from dirigo.runtime.wire import BadPacketError, decode_head, decode_messages
+from dirigo.runtime.wire import BadPacketError, Broken, Head, Pressure, decode_head, decode_messages
 
 BEAT_S = 0.25
 TEND_S = 0.02
@@ -135,13 +135,23 @@ class Fetcher:
                 with site.lock:
                     problem = site.peers.accept(lane, head, sum(map(len, frames)))
                 if problem is None:
-                    messages = decode_messages(head, frames, site.schemas)
-                    with site.lock:
-                        site.deliver(messages)
+                    self._deliver(head, frames)
                 elif problem:
                     site.refusals.note(problem)
             except BadPacketError as error:
                 site.refusals.note("a malformed packet", str(error))
+
+    def _deliver(self, head: Head, frames: list[bytes]) -> None:
+        """Hand over the messages of a packet that counts as arrived: if they cannot be read, their jobs are lost."""
+        site = self._site
+        try:
+            messages = decode_messages(head, frames, site.schemas)
+        except BadPacketError as error:
+            broken = {message.to for message in head.messages if not isinstance(message, Pressure)}
+            messages = [Broken(to, str(error)) for to in broken]
+            site.refusals.note("a malformed packet", str(error))
+        with site.lock:
+            site.deliver(messages)
 
     def _tend(self, now: float) -> None:
         site = self._site

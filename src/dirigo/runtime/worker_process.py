@@ -43,7 +43,9 @@ def run_worker(bootstrap: Bootstrap) -> None:
     """Join the cluster and work until told to stop."""
     sys.setswitchinterval(SWITCH_S)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    folder = Path(tempfile.mkdtemp(prefix="dirigo-worker-"))
+    folder = Path(tempfile.gettempdir()) / f"dirigo-worker-{os.getuid()}-{bootstrap.run}-{bootstrap.worker}"
+    shutil.rmtree(folder, ignore_errors=True)  # what a process that was killed has left
+    folder.mkdir(mode=0o700)
     try:
         _Worker(context, bootstrap, folder).run()
     finally:
