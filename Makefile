@@ -21,13 +21,13 @@ demo: setup ## Start Spark, run two queries as jobs in one pool of workers, and 
 	$(BIN)/dirigo nexmark q7 q12_event --events 5000000 --workers 2 --check spark
 
 test: setup lint ## Check style, types and layers, run all tests, verify the protocol and its mutants
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 	$(BIN)/dirigo verify
 	$(BIN)/dirigo verify --mutants
 
 acceptance: test ## All of `test`, every query under 20 kinds of chaos, a deep verification, and the benchmarks
 	@mkdir -p build
-	$(BIN)/pytest -n 2 -m acceptance
+	$(BIN)/pytest -n 2 --dist loadgroup -m acceptance
 	$(BIN)/dirigo nexmark all --events 200000 --check spark --json build/nexmark.json
 	$(BIN)/dirigo verify --deep --json build/verify-deep.json
 	$(BIN)/dirigo bench

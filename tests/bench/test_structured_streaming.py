@@ -78,6 +78,7 @@ def test_a_failure_says_why(tmp_path: Path) -> None:
         throughput("q99", tmp_path)
 
 
+@pytest.mark.acceptance
 def test_every_window_after_the_warm_up_has_its_latency() -> None:
     found = latency("q12_event", 2_000, seconds=2, warm_up_seconds=2)
     assert (found.query, found.rate_per_s, found.windows) == ("q12_event", 2_000, 2)

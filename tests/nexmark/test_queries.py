@@ -33,7 +33,7 @@ BY_CLOCK_AND_DAY = ["q10", "q14", "q15", "q16", "q17"]
 class SplitDataflow(Dataflow):
     """A flow that reads every source in three splits."""
 
-    def source(self, source: Source, *, name: str | None = None, splits: int = 3) -> Stream:
+    def source(self, source: Source, *, name: str | None = None, splits: int | None = 3) -> Stream:
         return super().source(source, name=name, splits=splits)
 
 

@@ -77,6 +77,11 @@ class SourceReader:
             self._note_quiet(emissions, now_s)
         return emissions
 
+    @property
+    def holds_others_back(self) -> bool:
+        """Whether those downstream wait for its watermarks."""
+        return self._time is not None and not self._is_idle
+
     def end(self, emissions: list[Emission], now_s: float) -> None:
         self.has_ended = True
         self.split.close()

@@ -137,6 +137,10 @@ class Client:
             time.sleep(pause_s)
             pause_s = min(1.0, pause_s * 1.5)
 
+    def is_committing(self, job: str, source: str, query: str, batch: int) -> bool:
+        """Whether the release of a micro-batch has begun somewhere, so that it has to be gone on with."""
+        return self._ask(control.IsCommitting(job, source, query, batch), bool)
+
     def log_info(self, job: str, sink: str | None = None) -> control.LogInfo:
         return self._ask(control.GetLog(job, sink), control.LogInfo)
 

@@ -407,9 +407,19 @@ class ReadLog(_Record, frozen=True):
     wait_s: float
 
 
+class IsCommitting(_Record, frozen=True):
+    """Has the release of this micro-batch begun, so that its attempts must stay?"""
+
+    job: str
+    source: str
+    query: str
+    batch: int
+
+
 LogRequest = GetLog | ReadLog
 
-Request = GetStatus | Submit | GetJob | CancelJob | EndSources | FailJob | Resize | StopCluster | GetPlaces | ReleaseBatch
+JobRequest = Submit | GetJob | CancelJob | EndSources | FailJob
+Request = GetStatus | JobRequest | Resize | StopCluster | GetPlaces | ReleaseBatch | IsCommitting
 
 
 class Manifest(msgspec.Struct, frozen=True):

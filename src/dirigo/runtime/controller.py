@@ -71,7 +71,7 @@ class Controller:
         self._last_figures_until: dict[str, float] = {}
         self._inbox: SimpleQueue[tuple[str, str | None]] = SimpleQueue()  # jobs whose logs have ended, or cannot go on
         self._bell = Bell()
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=2)
         self._gate = Gate(self._context, self.keys, self.refusals)
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 200  # the last orders should arrive
@@ -138,17 +138,20 @@ class Controller:
                         self._take(self._socket.recv_multipart(zmq.NOBLOCK))
                     except zmq.Again:
                         break
-            if self._bell.descriptor in ready:
-                self._bell.silence()
-                self._take_inbox()
             now = time.monotonic()
-            if now - ticked_s >= TICK_S:
-                ticked_s = now
-                self._tick(now)
+            try:
+                if self._bell.descriptor in ready:
+                    self._bell.silence()
+                    self._take_inbox()
+                if now - ticked_s >= TICK_S:
+                    ticked_s = now
+                    self._tick(now)
+            except Exception:  # whatever it is, the service goes on
+                _log.exception("the controller could not look after its workers and jobs")
         for job in list(self.jobs.values()):
-            if job.is_live:
+            if job.is_live and job.outcome is None:
                 self.end(job, "cancelled", None)
-                self._settle(job)
+            self._settle(job)
         self._requests.look(time.monotonic(), is_last=True)
         for slot in self.slots.values():
             self._order(slot, control.Stop())
@@ -186,8 +189,9 @@ class Controller:
 
     def _tick(self, now: float) -> None:
         for slot in list(self.slots.values()):
-            if slot.is_silent(now):
-                self._lose(slot, "gave no sign of life for too long")
+            if slot.is_silent(now) or slot.has_missed_orders(now):
+                how = "gave no sign of life for too long" if slot.is_silent(now) else "could not be reached"
+                self._lose(slot, how)
                 self.pool.interrupt(slot.worker)
         if now - self._pulse_s >= PULSE_S:
             self._pulse_s = now
@@ -250,7 +254,7 @@ class Controller:
         self._tell_members()
         self._send(identity, control.Welcome(slot.incarnation, self.logs.endpoint, self._members()))
         for job in self.jobs.values():  # it may be asked to help with any of them
-            if job.state in ("starting", "running", "draining"):
+            if job.state in ("starting", "running", "draining") and job.outcome is None:
                 self._order(slot, job.install())
 
     def _lose(self, slot: Slot, how: str, culprit: str | None = None, is_frozen: bool = False) -> None:
@@ -273,7 +277,7 @@ class Controller:
             whose = "this job" if owner == job.id else f"job '{owner}'"
             sentence += f"; it was executing operator '{operator}' of {whose}"
         if is_frozen:
-            sentence += ", which did not give up the interpreter lock: a worker whose other threads cannot run is ended"
+            sentence += ", and its other threads could not run, as when code never gives up the interpreter lock"
         return f"{sentence}; submit the job again."
 
     def _members(self) -> tuple[control.Member, ...]:
@@ -356,7 +360,8 @@ class Controller:
 
     def _note_installed(self, slot: Slot, record: control.Installed) -> None:
         job = self.jobs.get(record.job)
-        if job is None or not job.is_live:
+        if job is None or not job.is_live or job.outcome is not None:
+            self._order(slot, control.Remove(record.job))  # it ended meanwhile
             return
         job.installing.discard(slot.worker)
         if record.error is not None and slot.worker not in job.workers:
@@ -432,15 +437,25 @@ class Controller:
     # --- sending -------------------------------------------------------------------------------------------------------
 
     def _order_all(self, workers: Iterable[int], order: control.ToWorker) -> None:
-        for worker in workers:
-            self._order(self.slots[worker], order)
+        body = _encoder.encode(order)  # once: the code of a job may be large
+        for slot in [self.slots[worker] for worker in workers]:
+            self._post(slot, body)
 
     def order(self, worker: int, order: control.ToWorker) -> None:
         self._order(self.slots[worker], order)
 
     def _order(self, slot: Slot, order: control.ToWorker) -> None:
-        if slot.identity:
-            self._send(slot.identity, order)
+        self._post(slot, _encoder.encode(order))
+
+    def _post(self, slot: Slot, body: bytes) -> None:
+        """An order that does not get through leaves a worker in the dark: if no new process comes, it is taken for lost."""
+        if not slot.identity:
+            return
+        try:
+            self._socket.send_multipart([slot.identity, body], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            self.refusals.counts[f"undeliverable: {error.strerror}"] += 1
+            slot.note_missed_order(time.monotonic())
 
     def answer(self, identity: bytes, number: int, value: Any, error: str | None = None) -> None:
         self._send(identity, control.Answer(number, value, error))

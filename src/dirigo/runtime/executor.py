@@ -5,17 +5,15 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 
-from dirigo.flow.errors import OperatorFailure, RowFailure
 from dirigo.flow.reading import Emission, SourceReader
 from dirigo.flow.states import StageStates
-from dirigo.kernel import CriticalRun, Data, DirigoError, Executable, job_of
+from dirigo.kernel import CriticalRun, Data, Executable, job_of
 from dirigo.runtime.control import ActorEnded, SourceEnded
 from dirigo.runtime.installed import InstalledJob
 from dirigo.runtime.last_words import LastWords
-from dirigo.runtime.site import Site, size_of
+from dirigo.runtime.site import Site, size_of, told
 
 ROWS_AT_ONCE = 16_384
 SOURCE_EVERY_S = 0.02  # so often a source is read although messages wait: their job is not the only one
@@ -48,6 +46,9 @@ class Executor:
         failure: BaseException | None = None
         while True:
             reading: tuple[InstalledJob, SourceReader] | None = None
+            while site.to_close:
+                gone = site.to_close.popleft()
+                self._guarded(gone.id, gone.close_readers)
             with site.lock:
                 if site.is_stopping:
                     return
@@ -77,9 +78,9 @@ class Executor:
         site = self._site
         try:
             message = site.worker.next()
-        except DirigoError as error:
+        except Exception as error:
             for name in list(site.jobs):  # a strategy that fails serves nobody
-                site.fail(name, str(error), None)
+                site.fail(name, *told(error))
             return None
         site.running_since = None if message is None else time.time()
         return message
@@ -129,8 +130,9 @@ class Executor:
             return
         try:
             site.worker.finish(elapsed)
-        except DirigoError as error:
-            site.fail(job.id, str(error), None)
+        except Exception as error:  # a state of the user's may raise anything when it is merged
+            site.worker.abandon()
+            site.fail(job.id, *told(error))
             return
         if type(message) is Data:
             job.budget.queued -= size_of(message.payload)
@@ -171,7 +173,10 @@ class Executor:
         jobs = list(site.jobs.values())
         for number in range(len(jobs)):
             job = jobs[(self._turn + number) % len(jobs)]
-            job.is_paused = bool(job.active) and job.budget.is_over(site.under_way(job)) and not job.to_end
+            ending = job.next_to_end()
+            if ending is not None:
+                return job, ending
+            job.is_paused = bool(job.active) and job.budget.is_over(site.under_way(job))
             if job.is_paused:
                 continue
             reader = job.next_reader(now)
@@ -214,8 +219,8 @@ class Executor:
             try:
                 for emission in emissions:
                     source.emit(emission)
-            except DirigoError as error:
-                site.fail(job.id, str(error), None)
+            except Exception as error:
+                site.fail(job.id, *told(error))
                 return
             if reader.has_ended:
                 site.report(SourceEnded(job.id, reader.address))
@@ -225,11 +230,3 @@ class Executor:
         """How long to sleep if nothing comes: sources that had nothing are asked again."""
         jobs = tuple(self._site.jobs.values())
         return _ASK_AGAIN_S if any(job.active and job.is_started for job in jobs) else _IDLE_S
-
-
-def told(failure: BaseException) -> tuple[str, str | None]:
-    """What to say of a failure: a sentence, and where it was."""
-    trace = "".join(traceback.format_exception(failure))
-    if isinstance(failure, RowFailure | OperatorFailure):
-        return str(failure), trace
-    return f"{type(failure).__name__}: {failure}", trace

@@ -28,7 +28,7 @@ from dirigo.runtime.installed import InstalledJob
 from dirigo.runtime.last_words import LastWords
 from dirigo.runtime.log_posting import LogPosting
 from dirigo.runtime.peers import CONTROL, DATA
-from dirigo.runtime.site import Site
+from dirigo.runtime.site import Site, told
 from dirigo.runtime.staging import StagingError
 from dirigo.runtime.wire import BadPacketError, Broken, Head, Pressure, decode_head, decode_messages
 
@@ -161,8 +161,8 @@ class Fetcher:
             worker.now = time.time()
             due = worker.next_timer() if worker.timed else None
             if due is not None and due <= worker.now:
-                worker.fire_timers()
-                site.flush()
+                self._fire_timers()
+            site.bell.silence()  # and look: should it ever have been rung half, it is heard again from now on
         for peer in silent:
             site.report(control.PeerLost(peer.member.worker, peer.member.incarnation))
         for job, until in list(self._condemned.items()):
@@ -170,6 +170,15 @@ class Fetcher:
                 raise RuntimeError(f"the code of the removed job {job} does not stop")
             if now >= until:
                 del self._condemned[job]
+
+    def _fire_timers(self) -> None:
+        site = self._site
+        try:
+            site.worker.fire_timers()
+            site.flush()
+        except Exception as error:
+            for name in list(site.jobs):  # whose it was is not known
+                site.fail(name, *told(error))
 
     # --- the controller ------------------------------------------------------------------------------------------------
 
@@ -271,7 +280,6 @@ class Fetcher:
 
     def _change(self, name: str, change: Callable[[InstalledJob], None]) -> None:
         with self._site.lock:
-            self._removed.append(name)
             job = self._site.jobs.get(name)
             if job is not None:
                 change(job)
@@ -314,6 +322,8 @@ class Fetcher:
             return job.release(order.source, order.query, order.batch, order.attempts)
         except StagingError as error:
             return str(error)
+        except Exception as error:
+            return f"the worker cannot release rows: {type(error).__name__}: {error}"
 
 
 def _resident_bytes() -> int:

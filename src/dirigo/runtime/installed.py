@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -99,14 +100,26 @@ class InstalledJob:
         for reader in self.active:
             if self.retry_s.get(reader.address, 0.0) > now:
                 continue
-            if best is None or (reader.newest_ms, reader.rows) < (best.newest_ms, best.rows):
+            if self.sources[reader.address].is_waiting():  # for a barrier's acknowledgment: what it emits would pile up
+                continue
+            if best is None or self._lateness(reader) < self._lateness(best):
                 best = reader
-        if best is None or self.should_end(best):
+        if best is None or not best.holds_others_back:
             return best
-        if self.sources[best.address].is_waiting():  # for the acknowledgment of a barrier: what it emits would pile up
-            return None
-        here = [reader.newest_ms for reader in self.active]
-        return None if self.budget.is_ahead(best.newest_ms, here) else best
+        return None if self.budget.is_ahead(best.newest_ms, self._times()) else best
+
+    def next_to_end(self) -> SourceReader | None:
+        """A source that was asked to end and has not yet."""
+        return next((reader for reader in self.active if self.should_end(reader)), None) if self.is_started else None
+
+    def _times(self) -> list[int]:
+        """How far in event time those sources are that others wait for."""
+        return [reader.newest_ms for reader in self.active if reader.holds_others_back]
+
+    def _lateness(self, reader: SourceReader) -> tuple[int, int]:
+        """The furthest behind comes first; a source without time, or an idle one, is as far as the furthest behind."""
+        newest = reader.newest_ms if reader.holds_others_back else min(self._times(), default=0)
+        return (newest, reader.rows)
 
     def should_end(self, reader: SourceReader) -> bool:
         if not self.to_end or isinstance(reader.source, PushedSource):  # which ends when all that it has is read
@@ -126,7 +139,7 @@ class InstalledJob:
         self.figures.rows_in += reader.rows - rows_before
         if reader.has_ended:
             self.active.remove(reader)
-        self.budget.behind_ms = min((each.newest_ms for each in self.active), default=None)
+        self.budget.behind_ms = min(self._times(), default=None)
         watermarks = [each.watermark for each in self.readers if not each.has_ended]
         self.figures.watermark_ms = min(watermarks, default=None)
 
@@ -136,8 +149,7 @@ class InstalledJob:
             if source in (None, name):
                 with self._staging_lock:
                     staging.end()
-        if source is None or all(name != source for name, _ in self.staging):
-            self.to_end.add(source or "")
+        self.to_end.add(source or "")
 
     # --- rows from outside ---------------------------------------------------------------------------------------------
 
@@ -158,6 +170,8 @@ class InstalledJob:
             places = {split: self.staging[source, split] for split in by_split}
             if any(place.queued_bytes() > self.budget.limit for place in places.values()):
                 return "full"
+            for split, its in by_split.items():  # all of them or none
+                places[split].check(query, batch, its)
             fresh = [places[split].release(query, batch, its) for split, its in by_split.items()]
         return "released" if any(fresh) else "known"
 
@@ -169,11 +183,16 @@ class InstalledJob:
         self.figures.paused = self.is_paused
 
     def close(self) -> None:
-        for reader in self.readers:
-            reader.split.close()
+        """Let go of what waits here. Sources run the user's code when they are closed: see ``close_readers``."""
         with self._staging_lock:
             for staging in self.staging.values():
                 staging.close()
+
+    def close_readers(self) -> None:
+        """Close the sources: on the thread that reads them."""
+        for reader in self.readers:
+            with suppress(Exception):
+                reader.split.close()
 
 
 class Unpacking:

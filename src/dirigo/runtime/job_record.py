@@ -17,6 +17,7 @@ class Commit:
 
     batch: int
     attempts: tuple[AttemptRef, ...]
+    has_begun: bool = False  # some worker has released its part
     is_done: bool = False
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from dirigo.runtime.payload import Frame
 
 RESEND_AFTER_S = 2.0  # without any acknowledgment
+OFFERED_AT_ONCE = 64
 ACK_PACKETS, ACK_BYTES = 16, 1 << 18  # acknowledge at least this often
 
 
@@ -47,9 +49,9 @@ class Sending:
     def unsent(self) -> Sequence[Parcel]:
         """What has still to be handed to the socket."""
         waiting = self.last + 1 - self.next_unsent
-        if waiting == 1:
-            return (self.kept[-1],)
-        return list(self.kept)[len(self.kept) - waiting :] if waiting else ()
+        if waiting <= 1:
+            return (self.kept[-1],) if waiting else ()
+        return list(islice(self.kept, len(self.kept) - waiting, len(self.kept) - waiting + OFFERED_AT_ONCE))
 
     def acknowledge(self, number: int, now: float) -> list[Parcel]:
         """The receiver has all packets up to this number; returns those that need not be kept any more."""
@@ -104,7 +106,7 @@ class Receiving:
 
     def owes_soon(self) -> bool:
         """Whether the sender waits for an acknowledgment."""
-        return self._packets > 0
+        return self.is_missing or self._packets > 0
 
     def owes_now(self) -> bool:
         return self.is_missing or self._packets >= ACK_PACKETS or self._bytes >= ACK_BYTES

@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,8 @@ class LogServer:
             with self._lock:
                 for shelf in self._shelves.values():
                     for log in shelf.logs.values():
-                        log.expire()
+                        with suppress(LogError, OSError):  # next time, perhaps
+                            log.expire()
 
     def _take(self, frames: list[bytes], touched: dict[bytes, tuple[int, int]]) -> None:
         try:

@@ -41,6 +41,7 @@ class _Releasing:
     number: int
     missing: int
     until_s: float
+    key: tuple[str, str, str]  # job, source, query
     commit: Commit
     outcomes: list[str] = field(default_factory=list)
 
@@ -107,6 +108,9 @@ class Requests:
                 return True, None
             case control.GetPlaces():
                 return True, self._places(request)
+            case control.IsCommitting():
+                last = self._job(request.job).commits.get((request.source, request.query))
+                return True, last is not None and last.batch == request.batch
             case control.ReleaseBatch():
                 self._release(identity, number, request)
                 return False, None
@@ -191,6 +195,7 @@ class Requests:
 
     def _release(self, identity: bytes, number: int, request: control.ReleaseBatch) -> None:
         job = self._live(request.job)
+        self._check_source(job, request.source)
         commit = self._commit(job, request)
         by_worker: dict[int, list[tuple[int, str]]] = {}
         for attempt in () if commit.is_done else commit.attempts:
@@ -203,7 +208,8 @@ class Requests:
             return
         self._last_release += 1
         until = time.monotonic() + _RELEASE_S
-        self._releasing[self._last_release] = _Releasing(identity, number, len(by_worker), until, commit)
+        key = (job.id, request.source, request.query)
+        self._releasing[self._last_release] = _Releasing(identity, number, len(by_worker), until, key, commit)
         for worker, attempts in by_worker.items():
             order = control.Release(
                 self._last_release, job.id, request.source, request.query, request.batch, tuple(attempts)
@@ -223,6 +229,13 @@ class Requests:
             del job.commits[next(iter(job.commits))]
         return commit
 
+    def _forget_commit(self, releasing: _Releasing) -> None:
+        """A commit that failed before anything was released: a replay may bring other attempts."""
+        name, source, query = releasing.key
+        job = self._controller.jobs.get(name)
+        if job is not None and not releasing.commit.has_begun and job.commits.get((source, query)) is releasing.commit:
+            del job.commits[source, query]
+
     def released(self, record: control.Released) -> None:
         """A worker confirms a commit, or says why not."""
         releasing = self._releasing.get(record.request)
@@ -233,8 +246,10 @@ class Requests:
         if releasing.missing:
             return
         del self._releasing[record.request]
+        releasing.commit.has_begun |= any(outcome in ("released", "known") for outcome in releasing.outcomes)
         wrong = [outcome for outcome in releasing.outcomes if outcome not in ("released", "known", "full")]
         if wrong:
+            self._forget_commit(releasing)
             self._controller.answer(releasing.identity, releasing.number, None, wrong[0])
         else:
             outcome = "full" if "full" in releasing.outcomes else "released"

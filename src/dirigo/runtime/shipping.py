@@ -115,8 +115,10 @@ _DIRIGO = str(Path(__file__).resolve().parents[1])
 def _is_users_own(module: ModuleType) -> bool:
     """Whether a module lies in the user's own files, where a worker could not import it from."""
     file = getattr(module, "__file__", None)
-    if not file or module.__name__ == "__main__":  # which is always sent whole
+    if module.__name__ == "__main__":  # which is always sent whole
         return False
+    if not file:  # built into Python, or made by a program, and then nobody else can import it
+        return getattr(module, "__spec__", None) is None and module.__name__ not in sys.builtin_module_names
     try:
         place = str(Path(file).resolve())
     except OSError:

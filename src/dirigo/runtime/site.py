@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from dirigo.flow.errors import OperatorFailure, RowFailure
 from dirigo.kernel import Data, Directory, DirigoError, Hooks, Message, Worker, WorkerId, job_of
 from dirigo.kernel.message import Lane
 from dirigo.runtime import control
@@ -54,6 +55,7 @@ class Site:
         self.jobs: dict[str, InstalledJob] = {}
         self.reports: deque[control.FromWorker] = deque()  # for the controller
         self.results: deque[Result] = deque()  # for the log
+        self.to_close: deque[InstalledJob] = deque()  # jobs that are gone, whose sources the worker thread closes
         self.is_stopping = False
         self.is_idle = False  # the worker thread waits
         self.busy_s = 0.0
@@ -85,8 +87,8 @@ class Site:
             return
         try:
             self.worker.receive(message)
-        except DirigoError as error:
-            self.fail(job.id, str(error), None)
+        except Exception as error:  # a state of the user's may raise anything when it is merged
+            self.fail(job.id, *told(error))
             return
         if type(message) is Data:
             job.budget.queued += size_of(message.payload)
@@ -164,6 +166,9 @@ class Site:
         self.worker.remove_job(name)
         self.schemas.forget_job(name)
         job.close()
+        self.to_close.append(job)
+        if self.is_idle:
+            self.wake_worker()
 
     def fail(self, name: str, error: str, trace: str | None) -> None:
         """A job cannot go on: tell the controller, and do no more for it here."""
@@ -201,6 +206,14 @@ class Site:
             self.remove(name)
         self.peers.close()
         self.bell.close()
+
+
+def told(failure: BaseException) -> tuple[str, str | None]:
+    """What to say of a failure: a sentence, and where it was."""
+    if isinstance(failure, DirigoError):
+        has_place = isinstance(failure, RowFailure | OperatorFailure)
+        return str(failure), "".join(traceback.format_exception(failure)) if has_place else None
+    return f"{type(failure).__name__}: {failure}", "".join(traceback.format_exception(failure))
 
 
 def buffer_bytes(batch: pa.RecordBatch) -> int:

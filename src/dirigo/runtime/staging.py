@@ -159,11 +159,7 @@ class Staging:
             self.drop(attempts)
             return False
         names = list(dict.fromkeys(attempts))
-        for attempt in names:  # all of them or none
-            if attempt not in self._sealed:
-                raise self._unknown(attempt)
-        if self._has_ended:
-            raise StagingError("The source has ended and takes no more rows; submit the job again.")
+        self.check(query, batch, names)
         self._last_batch[query] = batch
         self._last_batch.move_to_end(query)
         if len(self._last_batch) > _QUERIES_REMEMBERED:
@@ -178,6 +174,16 @@ class Staging:
             self._released.append(Released(self._read(with_rows), max(reached, default=None)))
             self._queued_bytes += sum(each.size for each in with_rows)
         return True
+
+    def check(self, query: str, batch: int, attempts: Sequence[str]) -> None:
+        """Whether these attempts can be released, all of them; or they were before."""
+        if batch <= self._last_batch.get(query, -1):
+            return
+        for attempt in attempts:
+            if attempt not in self._sealed:
+                raise self._unknown(attempt)
+        if self._has_ended:
+            raise StagingError("The source has ended and takes no more rows; submit the job again.")
 
     def drop(self, attempts: Sequence[str]) -> None:
         """Forget attempts that will not be released, as far as they are known."""

@@ -43,14 +43,22 @@ def run_worker(bootstrap: Bootstrap) -> None:
     """Join the cluster and work until told to stop."""
     sys.setswitchinterval(SWITCH_S)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    folder = Path(tempfile.gettempdir()) / f"dirigo-worker-{os.getuid()}-{bootstrap.run}-{bootstrap.worker}"
-    shutil.rmtree(folder, ignore_errors=True)  # what a process that was killed has left
-    folder.mkdir(mode=0o700)
+    stem = f"dirigo-worker-{os.getuid()}-{bootstrap.run}-{bootstrap.worker}-"
+    _remove_left_folders(stem)
+    folder = Path(tempfile.mkdtemp(prefix=f"{stem}{os.getpid()}-"))
     try:
         _Worker(context, bootstrap, folder).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         context.destroy(0)
+
+
+def _remove_left_folders(stem: str) -> None:
+    """Remove what processes in the same place, which were killed, have left."""
+    for left in Path(tempfile.gettempdir()).glob(f"{stem}*"):
+        pid = left.name.removeprefix(stem).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 class _Worker:
@@ -105,14 +113,21 @@ class _Worker:
             self._stop_executor,
         )
         self._failure: BaseException | None = None
+        self._has_left = threading.Event()
         self._own_sockets = (*lanes, controller, log)
         self._gate = gate
 
     def run(self) -> None:
         thread = threading.Thread(target=self._fetcher.run, name="fetcher", daemon=True)
         thread.start()
+        try:
+            self._run(thread)
+        finally:
+            self._has_left.set()
+
+    def _run(self, fetcher: threading.Thread) -> None:
         self._executor.run()  # user code is used to the main thread
-        thread.join()
+        fetcher.join()
         self._intake.stop()
         self.site.close()
         self._last_words.close()
@@ -132,8 +147,7 @@ class _Worker:
 
     def _leave(self) -> None:
         """User code that keeps the worker thread must not keep the process."""
-        time.sleep(_LEAVE_AFTER_S)
-        if self.site.running_since is not None:
+        if not self._has_left.wait(_LEAVE_AFTER_S):
             os._exit(1)
 
 

@@ -13,7 +13,7 @@ from dirigo.runtime.client import Client, JobHandle
 from dirigo.runtime.errors import ControlError
 from dirigo.spark.source import SparkQuery, SparkSource, reason_of
 
-_STARTING_S = 120.0
+_TRIES = 3
 _LOOK_S = 0.02
 _POLL_S = 0.5
 _LIVE = ("starting", "running", "draining")
@@ -59,24 +59,23 @@ class Feeding:
                 if query is not None:
                     self._queries.setdefault(job.id, []).append(query)
                     self._look_after(job, name, query)
-        except ControlError:
-            pass  # the cluster has gone, and the job with it
+        except ControlError as error:
+            if not self._is_stopping.is_set():  # or the cluster goes, and the job with it
+                self._tell_failure(job, f"the query of source '{name}' was given up: {error}")
         except Exception as error:  # whatever Spark raises at the start of a query
             self._tell_failure(job, f"the query of source '{name}' cannot start: {reason_of(str(error))}")
         finally:
             if query is not None:
                 query.stop()
-            self._queries.pop(job.id, None)
+                with suppress(KeyError, ValueError):
+                    self._queries[job.id].remove(query)
             self._client.close_thread()
 
     def _wait_for_start(self, job: JobHandle) -> bool:
-        until = time.monotonic() + _STARTING_S
         while not self._is_stopping.is_set():
             state = job.status().state
             if state != "starting":
                 return state in _LIVE
-            if time.monotonic() >= until:
-                raise ControlError(f"job '{job.name}' does not start.")
             time.sleep(_LOOK_S)
         return False
 
@@ -93,8 +92,10 @@ class Feeding:
                 return
 
     def _tell_failure(self, job: JobHandle, error: str) -> None:
-        with suppress(ControlError):
-            self._client.fail(job.id, error)
+        for _ in range(_TRIES):
+            with suppress(ControlError):
+                self._client.fail(job.id, error)
+                return
 
 
 def _spark_sources(flow: Dataflow) -> list[tuple[str, SparkSource]]:

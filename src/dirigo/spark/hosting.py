@@ -208,10 +208,13 @@ class _Slot:
             restarts.append(now)
             while restarts[0] < now - _RESTARTS_WINDOW_S:
                 restarts.popleft()
-            if failure.is_final or len(restarts) > _RESTARTS_MOST:
+            if failure.is_final:
                 self.gave_up = True
                 return
-            pause_s = _FIRST_PAUSE_S if now - began > _RESTARTS_WINDOW_S else min(2 * pause_s, _LONGEST_PAUSE_S)
+            if len(restarts) > _RESTARTS_MOST:
+                pause_s = _RESTARTS_WINDOW_S / _RESTARTS_MOST  # it goes on, but no faster than this
+            else:
+                pause_s = _FIRST_PAUSE_S if now - began > _RESTARTS_WINDOW_S else min(2 * pause_s, _LONGEST_PAUSE_S)
             self.stopping.wait(pause_s)
             run += 1
 

@@ -32,6 +32,8 @@ class PushClient(Protocol):
 
     def release(self, job: str, source: str, query: str, batch: int, attempts: list[AttemptRef], wait_s: float) -> None: ...
 
+    def is_committing(self, job: str, source: str, query: str, batch: int) -> bool: ...
+
     def close(self) -> None: ...
 
 
@@ -140,8 +142,20 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):  # type: ignore[misc]
     def commit(self, messages: list[Staged | None], batchId: int) -> None:  # noqa: N803
         self._release(messages, batchId)
 
-    def abort(self, messages: list[Staged | None], batchId: int) -> None:  # noqa: ARG002, N803
-        self._forget(messages)
+    def abort(self, messages: list[Staged | None], batchId: int) -> None:  # noqa: N803
+        if not self._is_committing(messages, batchId):
+            self._forget(messages)
+
+    def _is_committing(self, messages: Sequence[Staged | None], batch: int) -> bool:
+        """Whether a part of the micro-batch has been released, so that a replay needs the rest."""
+        queries = [message.query for message in messages if message is not None]
+        if not queries:
+            return False
+        try:
+            with contextlib.closing(_connect(self._access)) as client:
+                return client.is_committing(self._places.job, self._places.source, queries[0], batch)
+        except Exception:  # nobody knows: what stays is dropped when it is old
+            return True
 
 
 def _connect(access: object) -> PushClient:
