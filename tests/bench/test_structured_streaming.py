@@ -47,6 +47,7 @@ def spark() -> Iterator[Any]:
         yield session
 
 
+@pytest.mark.acceptance
 def test_settings_take_turns_after_the_answer_was_compared(spark: Any, events: Path) -> None:
     candidates = (Settings(files_per_batch=2), Settings(4, 1, "rocksdb", "processing time 0"))
     found = measure_throughput(spark, "q7", events, candidates, repeats=1, warm_ups=0)

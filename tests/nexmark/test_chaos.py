@@ -65,6 +65,7 @@ def test_query_under_chaos_equals_duckdb(name: str, events: Path) -> None:
     check(name, simulate(name, seed=100), events)
 
 
+@pytest.mark.acceptance
 def test_duckdb_equals_spark_on_these_events(spark: object, events: Path) -> None:
     differences = {
         name: comparing.difference(expected(name, events), spark_oracle.run(spark, name, events), "duckdb", "spark")

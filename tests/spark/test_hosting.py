@@ -234,6 +234,7 @@ def driver(stand: Stand, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
+@pytest.mark.acceptance
 def test_ctrl_c_lets_the_workers_go_in_order(stand: Stand) -> None:
     with driver(stand) as process:
         family = descendants(process.pid)
@@ -255,6 +256,7 @@ def test_a_killed_driver_takes_all_processes_with_it(stand: Stand) -> None:
         assert not any(stand.has_gone(slot) for slot in range(driver_program.WORKERS))
 
 
+@pytest.mark.acceptance
 def test_a_standalone_cluster_replaces_a_lost_executor_and_survives_its_driver(stand: Stand, standalone_master: str) -> None:
     with driver(stand, standalone_master) as process:
         (first,) = stand.runs(0)

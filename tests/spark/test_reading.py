@@ -171,6 +171,7 @@ def test_one_of_several_sinks(spark: SparkSession, home: Path) -> None:
         spark.read.format("dirigo").option("job", "job").load()
 
 
+@pytest.mark.acceptance
 def test_columns_can_be_asked_for(spark: SparkSession, home: Path) -> None:
     Results(home).add(batches=2)
     frame = spark.read.format("dirigo").schema("at timestamp_ntz, number double").option("job", "job").load()
@@ -372,6 +373,7 @@ def test_a_stream_from_the_latest_has_only_what_comes(spark: SparkSession, home:
     assert seen.all == list(new)
 
 
+@pytest.mark.acceptance
 def test_what_retention_removed_fails_the_query_or_is_skipped(spark: SparkSession, home: Path, tmp_path: Path) -> None:
     results, seen = Results(home, segment_bytes=2_000, retain_bytes=8_000), Seen()
     results.add(batches=2)
@@ -387,6 +389,7 @@ def test_what_retention_removed_fails_the_query_or_is_skipped(spark: SparkSessio
     assert seen.all == [*range(6), *range(first * 3, results.count)]
 
 
+@pytest.mark.acceptance
 def test_a_new_job_of_the_same_name_is_not_taken_for_the_old_one(spark: SparkSession, home: Path, tmp_path: Path) -> None:
     seen = Seen()
     Results(home).add(batches=3)
