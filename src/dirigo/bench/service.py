@@ -24,6 +24,7 @@ from dirigo.spark.source import from_spark
 QUERIES = ("q7", "q12_event")
 THROUGHPUT_LEAST = 3.0  # times Structured Streaming's events per second
 LATENCY_MOST = 0.1  # times its p99
+MANY_ACTORS = 100
 
 Progress = Callable[[str], None]
 
@@ -40,6 +41,7 @@ class ServiceSizes:
     worker_counts: tuple[int, ...] = (2, 8, 32)
     actor_counts: tuple[int, ...] = (10, 100, 1_000, 10_000)
     few_events: int = 2_000_000  # for the counts of workers and actors
+    fewest_events: int = 100_000  # for thousands of actors, which leave few rows to a message
 
 
 QUICK_SERVICE = ServiceSizes(
@@ -49,8 +51,9 @@ QUICK_SERVICE = ServiceSizes(
     hop_rows=500,
     burst_rows=5_000,
     worker_counts=(2, 8),
-    actor_counts=(10, 1_000),
+    actor_counts=(10, 100, 1_000),
     few_events=500_000,
+    fewest_events=50_000,
 )
 
 
@@ -131,6 +134,8 @@ def measure_service(tell: Progress, sizes: ServiceSizes) -> ServiceReport:
         bids = write_bid_files(events, sizes.events)
         few = Path(folder) / "few"
         few_bids = write_bid_files(few, sizes.few_events)
+        fewest = Path(folder) / "fewest"
+        fewest_bids = write_bid_files(fewest, sizes.fewest_events)
         spark = {}
         for query in QUERIES:
             tell(f"Structured Streaming's {query}")
@@ -151,7 +156,10 @@ def measure_service(tell: Progress, sizes: ServiceSizes) -> ServiceReport:
                 rate = int(spark[query].events_per_s / 2)
                 tell(f"{query}'s latency")
                 latencies.append((query, rate, _latency(cluster, query, rate, sizes.latency_s)))
-            counts = [_actors(cluster, few, few_bids, count, tell) for count in sizes.actor_counts]
+            counts = [
+                _actors(cluster, *((few, few_bids) if count <= MANY_ACTORS else (fewest, fewest_bids)), count, tell)
+                for count in sizes.actor_counts
+            ]
         with Cluster(1) as cluster:
             cluster.wait_ready()
             alone = {query: _best(cluster, query, events, bids, 1, sizes.repeats, tell) for query in QUERIES}
