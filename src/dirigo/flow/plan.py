@@ -156,11 +156,11 @@ class Plan:
         return branches
 
     def _edge(self, sender: Stage, receiver: Stage, port: int, intake: Intake, output: str, late: list[Branch]) -> Edge:
+        every = range(receiver.partitions)
         for number, address in enumerate(sender.addresses):
-            for partition, target in enumerate(receiver.addresses):
-                if not isinstance(intake, Onward) or partition == number % receiver.partitions:
-                    sender.downstreams[number].add(target)
-                    receiver.upstreams[partition].add(address)
+            for partition in (number % receiver.partitions,) if isinstance(intake, Onward) else every:
+                sender.downstreams[number].add(receiver.addresses[partition])
+                receiver.upstreams[partition].add(address)
         keys = getattr(intake, "keys", ())
         exchange = "onward" if isinstance(intake, Onward) else f"by {', '.join(keys)}" if keys else "all to one"
         self.links.append(Link(sender, receiver, output, exchange))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import gcd
 from typing import Any
 
@@ -51,7 +52,7 @@ class Stage:
         """Which watermarks this stage needs, for itself and for those downstream."""
         return gcd(self.operator.watermark_grid_ms, self.told_grid_ms)
 
-    @property
+    @cached_property
     def addresses(self) -> tuple[Address, ...]:
         return tuple(actor_address(self.job, self.name, partition) for partition in range(self.partitions))
 

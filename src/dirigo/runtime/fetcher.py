@@ -194,16 +194,17 @@ class Fetcher:
             elif now - self._greeted_s >= 1.0:
                 self._greeted_s = now
                 self._say(self._hello)
-        while self._site.reports:
-            self._say(self._site.reports.popleft())
+        reports = self._site.reports
+        while reports and self._say(reports[0]):
+            reports.popleft()
 
-    def _say(self, record: control.FromWorker) -> None:
+    def _say(self, record: control.FromWorker) -> bool:
+        """Whether the controller takes it now; what it must know is offered again."""
         try:
             self._controller.send(_encoder.encode(record), zmq.NOBLOCK)
         except zmq.Again:
-            if not isinstance(record, control.Beat):
-                self._site.reports.appendleft(record)  # the controller is slow; what it must know waits
-                raise ConnectionError("the controller does not take reports any more; this worker ends") from None
+            return False
+        return True
 
     def _beat(self) -> control.Beat:
         site = self._site
