@@ -165,7 +165,7 @@ def test_reports_of_workers_that_are_none(cluster: LocalCluster) -> None:
         control.Removed(handle.id, control.JobFigures()),
         control.PeerLost(1, before[1].incarnation),
         control.Beat(before[0].incarnation, control.WorkerFigures(), {}),
-        control.Leaving(),
+        control.Installed(handle.id),
     ]
     access = cluster.controller.access
     with connected(zmq.DEALER, access.keys, access.controller) as (socket,):

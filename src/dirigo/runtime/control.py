@@ -115,13 +115,6 @@ class ActorEnded(_Record, frozen=True):
     address: str
 
 
-class SourceEnded(_Record, frozen=True):
-    """A source has been read to its end."""
-
-    job: str
-    address: str
-
-
 class ActorFailed(_Record, frozen=True):
     """User code raised, or the protocol was violated: the job cannot go on."""
 
@@ -151,11 +144,7 @@ class Removed(_Record, frozen=True):
     figures: JobFigures
 
 
-class Leaving(_Record, frozen=True):
-    """A worker goes because it was told to."""
-
-
-FromWorker = Hello | Beat | Installed | ActorEnded | SourceEnded | ActorFailed | PeerLost | Released | Removed | Leaving
+FromWorker = Hello | Beat | Installed | ActorEnded | ActorFailed | PeerLost | Released | Removed
 
 
 class Welcome(_Record, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dirigo.flow.reading import Emission, SourceReader
 from dirigo.flow.states import StageStates
 from dirigo.kernel import CriticalRun, Data, Executable, job_of
-from dirigo.runtime.control import ActorEnded, SourceEnded
+from dirigo.runtime.control import ActorEnded
 from dirigo.runtime.installed import InstalledJob
 from dirigo.runtime.last_words import LastWords
 from dirigo.runtime.site import Site, size_of, told
@@ -222,8 +222,6 @@ class Executor:
             except Exception as error:
                 site.fail(job.id, *told(error))
                 return
-            if reader.has_ended:
-                site.report(SourceEnded(job.id, reader.address))
             site.flush()
 
     def _patience(self) -> float:
