@@ -17,8 +17,8 @@ help: ## Show this list
 setup: $(INSTALLED) ## Create .venv with everything in it, and see to a Java runtime
 	@scripts/ensure-java
 
-demo: setup ## Start Spark, run two queries as jobs in one pool of workers, and compare every row with Spark SQL's
-	$(BIN)/dirigo nexmark q7 q12_event --events 5000000 --workers 2 --check spark
+demo: setup ## Two tenants share a pool on Spark, first under FIFO, then under REJECTSEND: a table and a picture
+	$(BIN)/dirigo demo
 
 test: setup lint ## Check style, types and layers, run all tests, verify the protocol and its mutants
 	$(BIN)/pytest -n 2 --dist loadgroup

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from dirigo.flow import *  # noqa: F403
     from dirigo.runtime.client import Client as Client
     from dirigo.runtime.errors import JobFailed as JobFailed
+    from dirigo.scheduling import DirectSend as DirectSend
+    from dirigo.scheduling import DirectSendP2C as DirectSendP2C
+    from dirigo.scheduling import DirectSendRandom as DirectSendRandom
+    from dirigo.scheduling import Edf as Edf
+    from dirigo.scheduling import Fifo as Fifo
+    from dirigo.scheduling import Hybrid as Hybrid
+    from dirigo.scheduling import RejectSend as RejectSend
+    from dirigo.scheduling import RejectSendRandom as RejectSendRandom
     from dirigo.scheduling import Strategy as Strategy
+    from dirigo.scheduling import Tokens as Tokens
     from dirigo.spark.cluster import Cluster as Cluster
     from dirigo.spark.source import from_spark as from_spark
     from dirigo.state import ListState as ListState
@@ -26,6 +35,15 @@ if TYPE_CHECKING:
 
 _SUBPACKAGES = ("nexmark", "testing")
 _HOMES = {
+    "Tokens": "dirigo.scheduling",
+    "RejectSendRandom": "dirigo.scheduling",
+    "RejectSend": "dirigo.scheduling",
+    "Hybrid": "dirigo.scheduling",
+    "Fifo": "dirigo.scheduling",
+    "Edf": "dirigo.scheduling",
+    "DirectSendRandom": "dirigo.scheduling",
+    "DirectSendP2C": "dirigo.scheduling",
+    "DirectSend": "dirigo.scheduling",
     "Client": "dirigo.runtime.client",
     "Cluster": "dirigo.spark.cluster",
     "JobFailed": "dirigo.runtime.errors",

@@ -15,11 +15,15 @@ from dirigo.bench.keys import KeyCost, KeyCosts
 from dirigo.bench.limits import LimitCost
 from dirigo.bench.long_run import LongRun, Mark
 from dirigo.bench.simulator import SimulatorCost, measure_simulator
+from dirigo.bench.strategies import NAMES, StrategyCost, StrategyCosts
 
 TINY = Sizes(
     actors=(2, 5),
     messages=10,
     rounds=2,
+    queued=(2, 20),
+    strategy_messages=10,
+    strategy_repeats=1,
     emissions=20,
     repeats=2,
     generated_events=1_000,
@@ -34,6 +38,10 @@ GOOD = BenchReport(
     python="3.11.0",
     kernel=KernelCost((MessageCost(10, 6.5, 0.5), MessageCost(1000, 8.0, 0.5)), MessageCost(1000, 6.5, 0.5)),
     barriers=(BarrierCost(0, 60.0, 3),),
+    strategies=StrategyCosts(
+        (StrategyCost("fifo", {10: 4.0, 1_000: 4.25, 10_000: 5.0}), StrategyCost("edf", {10: 5.0, 1_000: 6.0, 10_000: 7.5})),
+        {10: 1.5, 10_000: 1.75},
+    ),
     simulator=SimulatorCost(60_000, 1.0),
     generator=GeneratorCost(2_500_000, 1.0),
     flows=(FlowCost("q7", 920_000, 0.23, 3e6, Answer(10, 7)), FlowCost("by row", 184_000, 0.46, 3e5, Answer(10, 7))),
@@ -70,6 +78,7 @@ def test_all_benchmarks_make_one_report() -> None:
     assert told == [
         "messages through the kernel",
         "barriers",
+        "strategies",
         "the simulator",
         "the generator",
         "flows",
@@ -81,6 +90,7 @@ def test_all_benchmarks_make_one_report() -> None:
     assert [cost.lessees for cost in report.barriers] == [0, 4]
     content = json.loads(report.to_json())
     assert content["kernel"]["costs"][0]["actors"] == 2
+    assert [cost["strategy"] for cost in content["strategies"]["costs"]] == list(NAMES)
     assert content["generator"]["events"] == 1_000
     assert [flow["bids"] for flow in content["flows"]] == [1_840, 1_840, 920, 920]
     assert len(content["limits"]) + 2 * len(content["missing"]) == 4
@@ -94,6 +104,9 @@ def test_json_has_what_the_tables_show() -> None:
     assert content["kernel"]["costs"][1]["kernel_us"] == 7.5
     assert content["kernel"]["flatness"] == 1.0
     assert content["kernel"]["spread"] == 1.25
+    assert content["strategies"]["costs"][1]["us"] == {"10": 5.0, "1000": 6.0, "10000": 7.5}
+    assert content["strategies"]["costs"][1]["flatness"] == 1.5
+    assert content["strategies"]["admission_us"]["10000"] == 1.75
     assert content["simulator"]["messages_per_s"] == 60_000
     assert content["generator"]["events_per_s"] == 2_500_000
     assert content["flows"][0]["bids_per_s"] == pytest.approx(4_000_000)
@@ -117,6 +130,8 @@ def test_json_has_what_the_tables_show() -> None:
             "messages",
         ),
         (replace(GOOD, kernel=replace(GOOD.kernel, among_idle=MessageCost(1000, 9.5, 0.5))), "messages"),
+        (replace(GOOD, strategies=StrategyCosts((StrategyCost("edf", {10: 9.0, 1_000: 16.0}),), {})), "the strategy edf"),
+        (replace(GOOD, strategies=StrategyCosts((StrategyCost("edf", {10: 4.0, 10_000: 9.0}),), {})), "the strategy edf"),
         (replace(GOOD, simulator=SimulatorCost(10_000, 1.0)), "the simulator"),
         (replace(GOOD, generator=GeneratorCost(1_000_000, 1.0)), "the generator"),
         (replace(GOOD, flows=(replace(GOOD.flows[0], seconds=1.0),)), "q7"),
@@ -135,7 +150,7 @@ def test_a_report_can_be_shown() -> None:
     with console.capture() as capture:
         console.print(render(GOOD))
     shown = capture.get()
-    for figure in ("7.50 µs", "1.25", "60 µs", "60,000"):
+    for figure in ("7.50 µs", "1.25", "60 µs", "60,000", "10,000 waiting", "4.25 µs", "1.50", "1.8 µs among 10,000"):
         assert figure in shown
     for figure in ("2,500,000", "4,000,000", "400,000", "8,000,000", "0.50", "batch, polars", "222 ns", "109 ns", "99 MB"):
         assert figure in shown

@@ -66,10 +66,16 @@ def refused(*arguments: object) -> str:
     return line
 
 
+# Whatever runs in the background of a shell ignores Ctrl-C, and so would all that it starts.
+_INTERRUPTIBLE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from dirigo.cli import main; main()"
+)
+
+
 def begun(*arguments: object) -> subprocess.Popen[str]:
     """A command in a process and a session of its own."""
     return subprocess.Popen(
-        [sys.executable, "-c", "from dirigo.cli import main; main()", *map(str, arguments)],
+        [sys.executable, "-c", _INTERRUPTIBLE, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

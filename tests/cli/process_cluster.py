@@ -13,6 +13,7 @@ from dirigo.runtime.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.controller import Controller
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.pool import ProcessPool
+from dirigo.scheduling import DEFAULT, StrategyLike
 
 
 class ProcessCluster:
@@ -25,6 +26,7 @@ class ProcessCluster:
         spark: Any = None,
         master: str | None = None,
         name: str = "dirigo",
+        strategy: StrategyLike = DEFAULT,
         host: str | None = None,
         logs: Path | str | None = None,
     ) -> None:
@@ -39,7 +41,12 @@ class ProcessCluster:
         self._folder = tempfile.TemporaryDirectory(prefix="dirigo-logs-")
         self._pool = ProcessPool()
         self._controller = Controller(
-            name, self._pool, workers or 2, logs=Path(logs or self._folder.name), host=host or "127.0.0.1"
+            name,
+            self._pool,
+            workers or 2,
+            logs=Path(logs or self._folder.name),
+            host=host or "127.0.0.1",
+            strategy=strategy,
         )
         self.access = self._controller.access
         self._controller.start()
@@ -56,8 +63,15 @@ class ProcessCluster:
                 raise ControlError("the workers did not come.")
             time.sleep(0.02)
 
-    def submit(self, flow: Dataflow, *, name: str | None = None, budget_bytes: int = BUDGET_BYTES) -> JobHandle:
-        return self.client.submit(flow, name=name, budget_bytes=budget_bytes)
+    def submit(
+        self,
+        flow: Dataflow,
+        *,
+        name: str | None = None,
+        strategy: StrategyLike | None = None,
+        budget_bytes: int = BUDGET_BYTES,
+    ) -> JobHandle:
+        return self.client.submit(flow, name=name, strategy=strategy, budget_bytes=budget_bytes)
 
     def stop(self) -> None:
         self._controller.stop()

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from cli.commands import home_of_clusters
 from dirigo.cli import app
 from dirigo.nexmark import QUERIES
 
@@ -32,7 +33,8 @@ def test_queries_are_run_and_their_figures_and_results_are_written(tmp_path: Pat
     report = json.loads(figures.read_text())
     assert [each["query"] for each in report["queries"]] == ["q2", "q7"]
     for each in report["queries"]:
-        assert set(each) == {"query", "events", "rate", "host", "rows", "seconds", "events_per_second", "latency_ms"}
+        measured = {"query", "events", "rate", "host", "rows", "seconds", "events_per_second", "latency_ms"}
+        assert set(each) == measured | {"strategy", "latency_objective_ms", "target", "satisfaction", "forwarded"}
         assert (each["events"], each["rate"], each["host"]) == (20_000, 1_000, "sim")
         assert each["rows"] == pq.read_table(out / each["query"]).num_rows > 0
         assert each["events_per_second"] == pytest.approx(20_000 / each["seconds"], rel=0.01)
@@ -52,6 +54,38 @@ def test_chaos_with_more_workers_gives_as_many_rows(tmp_path: Path) -> None:
         run("q8", "q18", "--events", "10000", *SIM, *options, "--json", str(tmp_path / "nexmark.json"))
         rows.append([each["rows"] for each in json.loads((tmp_path / "nexmark.json").read_text())["queries"]])
     assert rows[0] == rows[1] == rows[2]
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "3"), ("--workers", "3", "--chaos")])
+def test_a_strategy_schedules_and_results_stay_the_same(options: tuple[str, ...], tmp_path: Path) -> None:
+    found = []
+    for strategy in ("fifo", "chaos"):
+        arguments = ("--strategy", strategy, "--slo", "200ms", "--json", str(tmp_path / "nexmark.json"))
+        output = run("q8", "q18", "--events", "10000", *SIM, *options, *arguments)
+        assert f"scheduled by {strategy}" in output
+        found.append(json.loads((tmp_path / "nexmark.json").read_text())["queries"])
+    fifo, chaos = found
+    assert [each["rows"] for each in fifo] == [each["rows"] for each in chaos]
+    assert [each["forwarded"] for each in fifo] == [0, 0]
+    assert all(each["strategy"] == "chaos" for each in chaos)
+    assert all((each["latency_objective_ms"], each["target"]) == (200, 0.99) for each in chaos)
+    assert any(each["forwarded"] for each in chaos) is bool(options)  # one worker alone has nobody to forward to
+
+
+def test_queries_on_a_cluster_tell_how_well_their_objective_was_met(tmp_path: Path) -> None:
+    with home_of_clusters(tmp_path / "home"):
+        options = ("--events", "20000", "--strategy", "edf", "--slo", "1h", "--json", str(tmp_path / "nexmark.json"))
+        output = run("q1", "q7", *options)
+        tight = run("q1", "--events", "20000", "--workers", "1", "--slo", "1ms")
+    assert re.search(r"^q1 .* 1h00m +100 %$", output, flags=re.MULTILINE)
+    assert "scheduled by edf" in output
+    assert "late: " not in output
+    for each in json.loads((tmp_path / "nexmark.json").read_text())["queries"]:
+        assert each["strategy"] == "edf"
+        assert each["latency_objective_ms"] == 3_600_000
+        assert each["satisfaction"]["results"] == 1.0
+    assert re.search(r"^q1 late: \d+ % [a-z]+.* results\)$", tight, flags=re.MULTILINE)
+    assert max(map(len, tight.splitlines())) <= 80
 
 
 def test_queries_are_listed() -> None:
@@ -85,6 +119,9 @@ def test_events_are_generated(tmp_path: Path) -> None:
         (("q0", "--events", "100", "--host", "sim", "--json", "IN_THE_WAY/figures.json"), "cannot write"),
         (("q0", "--chaos"), "chaos and its seed belong to the simulator: add --host sim"),
         (("q0", "--host", "sim", "--paced"), "leave out --master and --paced, or use --host spark"),
+        (("q0", "--strategy", "best"), "there is no strategy 'best'; choose fifo, edf, reject_send"),
+        (("q0", "--host", "sim", "--strategy", "no_such:Thing"), "the strategy 'no_such:Thing' cannot be imported"),
+        (("q0", "--slo", "200"), "SLO latency: '200' is not a duration; say the unit"),
         (("generate",), "say where to write the events: add --out DIR"),
         (("generate", "q0", "--out", "IN_THE_WAY"), "'generate' stands alone"),
         (("generate", "--events", "0", "--out", "IN_THE_WAY"), "0 events are too few; ask for at least 1."),
@@ -114,5 +151,5 @@ def test_help_shows_examples_and_every_option_is_documented() -> None:
     section = page.split("## `dirigo nexmark`")[1].split("\n## ")[0]
     options = set(re.findall(r"--[a-z]+", text)) - {"--help"}
     assert options >= {"--events", "--rate", "--host", "--out", "--json", "--workers", "--chaos", "--seed", "--list"}
-    assert options >= {"--master", "--paced", "--check"}
+    assert options >= {"--master", "--paced", "--check", "--strategy", "--slo"}
     assert not {option for option in options if f"`{option}" not in section}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.flow.duration import format_milliseconds, milliseconds, positive_milliseconds
+from dirigo.flow.duration import format_milliseconds, milliseconds, positive_milliseconds, seconds
 from dirigo.flow.errors import FlowError
 
 
@@ -38,6 +38,18 @@ def test_a_timedelta_is_read() -> None:
     assert milliseconds(timedelta(days=1, milliseconds=3), "size") == 86_400_003
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("50us", 0.000_05), ("1ms500us", 0.001_5), ("0.5ms", 0.000_5), ("2s", 2.0), (timedelta(microseconds=7), 0.000_007)],
+)
+def test_where_a_setting_may_be_short_fractions_of_a_millisecond_are_read(value: Any, expected: float) -> None:
+    assert seconds(value, "work") == pytest.approx(expected, abs=1e-12)
+
+
+def test_whole_milliseconds_can_be_written_in_microseconds() -> None:
+    assert milliseconds("2000us", "size") == 2
+
+
 @pytest.mark.parametrize("value", [10, 1.5, "10", " 2.5 ", True, None])
 def test_a_number_without_a_unit_is_refused_with_an_example(value: Any) -> None:
     with pytest.raises(FlowError, match=r"^window size: .* say the unit, for example '10s'\.$"):
@@ -56,7 +68,7 @@ def test_negative_durations_are_refused(value: str | timedelta) -> None:
         milliseconds(value, "gap")
 
 
-@pytest.mark.parametrize("value", ["0.5ms", "1.0005s", timedelta(microseconds=1)])
+@pytest.mark.parametrize("value", ["0.5ms", "500us", "1.0005s", timedelta(microseconds=1)])
 def test_fractions_of_a_millisecond_are_refused(value: str | timedelta) -> None:
     with pytest.raises(FlowError, match="whole number of milliseconds"):
         milliseconds(value, "gap")

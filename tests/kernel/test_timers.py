@@ -113,6 +113,6 @@ def test_a_timer_that_is_due_at_a_lessee_is_an_intent_for_the_lessor() -> None:
     worker.receive(forwarded("5", 1, 2))
     run(worker)
     at(worker, 5.0)
-    assert worker.outgoing == [intent(1, 2, CriticalOutput(A, "due 5", created=5.0))]
+    assert worker.outgoing == [intent(1, 2, CriticalOutput(A, "due 5", created=5.0, sent=5.0))]
     worker.receive(sync_request(1, 2, forwards=1))
     assert worker.outgoing[1:] == [request_ack(1, 2), reply(1, 2, returned=1)]

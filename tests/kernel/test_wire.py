@@ -38,6 +38,7 @@ EXAMPLES: list[msgspec.Struct] = [
     program_ack(1),
     critical_ack(1),
     sync_request(1, 2, forwards=3, cuts=((S, 10, 4),)),
+    message.Note(A, 1, D, 2, "late"),
     request_ack(1, 2),
     SyncReply(A, 1, 2, 1, {"seen": ["a"]}, ((D, 5, 1),), 3, ((5.0, "due"),)),
     message.Unsync(A, 2, 1, 1, (D,), False, 4, {"seen": ["a"]}),

@@ -21,6 +21,7 @@ from dirigo.kernel.message import (
     CriticalAck,
     Grant,
     Intent,
+    Note,
     ProgramAck,
     Registration,
     Revoke,
@@ -159,6 +160,7 @@ def plain_messages() -> list[Any]:
         Registration(TO, 1, FROM, 0, 3, (1, 2)),
         Grant(TO, 1, FROM, 3, (1, 2), 4),
         Revoke(TO, 1, FROM, 0, 3),
+        Note(TO, 1, FROM, 0, "late"),
         RevokeAck(TO, 1, FROM, 0, 3, ((1, 2),), 2),
         Pressure("job~1", 2, 1 << 40, 5, None),
         Pressure("job~1", 2, 0, 0, -5),
@@ -190,7 +192,7 @@ def packet(messages: Sequence[Any], schemas: Schemas, known: set[int] | None = N
     new = [each for each in dict.fromkeys(needed) if each not in known]
     known.update(new)
     told = tuple((each, schemas.texts[each]) for each in new)
-    return [encode_head(Head(FORMAT, 0, 3, 1, 4, number, (0, 0), False, told, tuple(headers))), *frames]
+    return [encode_head(Head(FORMAT, 0, 3, 1, 4, number, (0, 0), False, (0.0, 0.0), told, tuple(headers))), *frames]
 
 
 def decode(frames: Sequence[bytes], schemas: Schemas) -> tuple[Head, list[Any]]:

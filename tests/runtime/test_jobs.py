@@ -219,6 +219,56 @@ def test_a_job_that_has_hardly_begun_can_be_cancelled(cluster: LocalCluster, att
     assert handle.wait(PATIENCE_S).state == "cancelled"
 
 
+def test_a_job_is_cancelled_while_a_generator_runs_that_it_reads(cluster: LocalCluster, tmp_path: Path) -> None:
+    """It can be closed only where it runs, and cleans up there; its worker goes on."""
+    began, cleaned_up = str(tmp_path / "began"), str(tmp_path / "cleaned up")
+
+    def rows() -> Any:
+        try:
+            yield {"n": 0}
+            Path(began).touch()
+            while True:
+                time.sleep(0.01)
+        finally:
+            Path(cleaned_up).touch()
+
+    workers = [(worker.id, worker.incarnation) for worker in cluster.workers()]
+    flow = dg.Dataflow("generating")
+    flow.source(dg.from_iterable(lambda: rows(), schema={"n": "int64"})).sink(dg.collect())
+    handle = cluster.submit(flow)
+    wait_for_file(began)
+    handle.cancel()
+    assert handle.wait(PATIENCE_S).state == "cancelled"
+    wait_for_file(cleaned_up)
+    flow, out = counting()
+    cluster.run(flow)
+    assert sorted_rows(out.rows) == expected(flow)
+    assert [(worker.id, worker.incarnation) for worker in cluster.workers()] == workers
+
+
+def test_a_generator_that_waits_between_rows_is_closed_when_its_job_is_cancelled(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    cleaned_up = str(tmp_path / "cleaned up")
+
+    def rows() -> Any:
+        try:
+            while True:
+                yield {"n": 0}
+        finally:
+            Path(cleaned_up).touch()
+            raise ValueError("it has nothing to say any more")
+
+    flow = dg.Dataflow("endless")
+    out = dg.collect()
+    flow.source(dg.from_iterable(lambda: rows(), schema={"n": "int64"})).sink(out)
+    handle = cluster.submit(flow)
+    until(lambda: out.rows, "the first rows")
+    handle.cancel()
+    assert handle.wait(PATIENCE_S).state == "cancelled"
+    wait_for_file(cleaned_up)
+
+
 def test_a_client_can_go_while_its_job_runs(cluster: LocalCluster) -> None:
     for _ in range(5):
         with Client(cluster.controller.access) as client:

@@ -121,7 +121,7 @@ def test_packets_that_are_well_formed_but_of_nobody(cluster: LocalCluster) -> No
 
     def head(sender: int, incarnation: int, to: int, to_incarnation: int, acks: tuple[int, int] = (0, 0)) -> bytes:
         lie = Pressure(handle.id, sender, 1 << 60, 0, None)  # would stop all sources for ever
-        return encode_head(Head(FORMAT, sender, incarnation, to, to_incarnation, 1, acks, True, (), (lie,)))
+        return encode_head(Head(FORMAT, sender, incarnation, to, to_incarnation, 1, acks, True, (0.0, 0.0), (), (lie,)))
 
     wrong = [
         head(1, here[1] + 7, 0, here[0]),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dirigo.kernel import Data
 from dirigo.runtime.payload import Packed, Schemas
-from dirigo.runtime.wire import BadPacketError, Broken, decode_head, stripped
+from dirigo.runtime.wire import FORMAT, BadPacketError, Broken, decode_head, stripped
 from runtime.packets import (
     TO,
     all_kinds,
@@ -255,7 +255,7 @@ def test_flipped_bits_in_frames_do_no_harm(seed: int) -> None:
 def test_payload_descriptions_that_make_no_sense_are_refused(head: Any) -> None:
     frames = packet([data(None)], Schemas())
     value = msgspec.msgpack.decode(frames[0])
-    message = value[9][0]
+    message = value[10][0]
     message[8] = head  # after the kind and seven fields of the header
     try:
         _, (back,) = decode([msgspec.msgpack.encode(value)], Schemas())
@@ -268,8 +268,8 @@ def test_payload_descriptions_that_make_no_sense_are_refused(head: Any) -> None:
 
 def test_a_packet_of_another_format_is_refused() -> None:
     value = msgspec.msgpack.decode(packet([], Schemas())[0])
-    value[0] = 2
-    with pytest.raises(BadPacketError, match="format 2"):
+    value[0] = FORMAT + 1
+    with pytest.raises(BadPacketError, match=f"format {FORMAT + 1}"):
         decode([msgspec.msgpack.encode(value)], Schemas())
 
 
@@ -282,7 +282,7 @@ def test_a_head_with_text_that_is_no_text_is_refused() -> None:
 @pytest.mark.parametrize("depth", [100, 10_000, 1_000_000])
 def test_a_head_that_is_nested_without_end_is_refused(depth: int) -> None:
     value = msgspec.msgpack.decode(packet([data(None)], Schemas())[0])
-    value[9][0][8] = "here"
+    value[10][0][8] = "here"
     whole = msgspec.msgpack.encode(value)
     nested = b"\x91" * depth + b"\xc0"
     with pytest.raises(BadPacketError):

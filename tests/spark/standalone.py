@@ -23,7 +23,7 @@ QUICK_START = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.icu.caseMappings.enabled": "false",
 }
-LONGEST_S = 90.0  # for whatever a test waits; far more than it needs
+LONGEST_S = 180.0  # for whatever a test waits; far more than it needs
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 

@@ -1,4 +1,4 @@
-"""Benchmarks: the kernel's message path and barriers, the simulator, the generator, and whole flows."""
+"""Benchmarks: the kernel's message path and barriers, strategies, the simulator, the generator, and whole flows."""
 
 from dirigo.bench.report import QUICK, BenchReport, Sizes, run_all
 from dirigo.bench.tables import render

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dirigo.bench import barrier, flow, generator, kernel, keys, long_run, simulator
+from dirigo.bench import barrier, flow, generator, kernel, keys, long_run, simulator, strategies
 from dirigo.bench.barrier import BarrierCost, measure_barriers
 from dirigo.bench.flow import FlowCost, measure_flows
 from dirigo.bench.generator import GeneratorCost, measure_generator
@@ -17,6 +17,7 @@ from dirigo.bench.keys import KeyCosts, measure_keys
 from dirigo.bench.limits import LimitCost, measure_limits, missing_engines
 from dirigo.bench.long_run import LongRun, measure_long_runs
 from dirigo.bench.simulator import SimulatorCost, measure_simulator
+from dirigo.bench.strategies import StrategyCosts, measure_strategies
 
 Progress = Callable[[str], None]  # told what is being measured
 
@@ -28,6 +29,9 @@ class Sizes:
     actors: tuple[int, ...] = kernel.ACTORS
     messages: int = kernel.MESSAGES
     rounds: int = barrier.ROUNDS
+    queued: tuple[int, ...] = strategies.QUEUED
+    strategy_messages: int = strategies.MESSAGES
+    strategy_repeats: int = strategies.REPEATS
     emissions: int = simulator.EMISSIONS
     repeats: int = kernel.REPEATS
     generated_events: int = generator.EVENTS
@@ -42,6 +46,8 @@ class Sizes:
 QUICK = Sizes(
     messages=10_000,
     rounds=300,
+    strategy_messages=4_000,
+    strategy_repeats=3,
     emissions=5_000,
     repeats=3,
     generated_events=400_000,
@@ -60,6 +66,7 @@ class BenchReport:
     python: str
     kernel: KernelCost
     barriers: tuple[BarrierCost, ...]
+    strategies: StrategyCosts
     simulator: SimulatorCost
     generator: GeneratorCost
     flows: tuple[FlowCost, ...]
@@ -72,6 +79,7 @@ class BenchReport:
         """What is slower or larger than it may be."""
         verdicts = [
             ("messages", self.kernel.within_budget()),
+            *((f"the strategy {each.strategy}", each.within_budget()) for each in self.strategies.costs),
             ("the simulator", self.simulator.within_budget()),
             ("the generator", self.generator.within_budget()),
             *((each.query, each.within_budget()) for each in self.flows),
@@ -90,6 +98,8 @@ class BenchReport:
         content["kernel"]["among_idle"]["kernel_us"] = self.kernel.among_idle.kernel_us
         content["kernel"]["flatness"] = self.kernel.flatness
         content["kernel"]["spread"] = self.kernel.spread
+        for strategy_cost, written in zip(self.strategies.costs, content["strategies"]["costs"], strict=True):
+            written["flatness"] = strategy_cost.flatness
         content["simulator"]["messages_per_s"] = self.simulator.messages_per_s
         content["generator"]["events_per_s"] = self.generator.events_per_s
         for flow_cost, written in zip(self.flows, content["flows"], strict=True):
@@ -114,6 +124,8 @@ def run_all(progress: Progress | None = None, sizes: Sizes | None = None) -> Ben
     kernel_cost = measure_kernel(sizes.actors, sizes.messages, sizes.repeats)
     tell("barriers")
     barrier_costs = measure_barriers(rounds=sizes.rounds, repeats=sizes.repeats)
+    tell("strategies")
+    strategy_costs = measure_strategies(sizes.queued, sizes.strategy_messages, sizes.strategy_repeats)
     tell("the simulator")
     simulator_cost = measure_simulator(sizes.emissions, sizes.repeats)
     tell("the generator")
@@ -130,6 +142,7 @@ def run_all(progress: Progress | None = None, sizes: Sizes | None = None) -> Ben
         python=platform.python_version(),
         kernel=kernel_cost,
         barriers=barrier_costs,
+        strategies=strategy_costs,
         simulator=simulator_cost,
         generator=generator_cost,
         flows=flow_costs,

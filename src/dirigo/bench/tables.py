@@ -10,6 +10,8 @@ from dirigo.bench.flow_tables import render_flows, render_generator, render_keys
 from dirigo.bench.kernel import FLATNESS_MOST, MESSAGE_US_MOST, SPREAD_MOST, KernelCost
 from dirigo.bench.report import BenchReport
 from dirigo.bench.simulator import MESSAGES_PER_S_LEAST, SimulatorCost
+from dirigo.bench.strategies import BUDGET_QUEUED, BUDGETS_US, StrategyCosts
+from dirigo.bench.strategies import FLATNESS_MOST as STRATEGY_FLATNESS_MOST
 
 
 def render(report: BenchReport) -> Group:
@@ -17,6 +19,7 @@ def render(report: BenchReport) -> Group:
     return Group(
         render_kernel(report.kernel),
         render_barriers(report.barriers),
+        render_strategies(report.strategies),
         render_simulator(report.simulator),
         render_generator(report.generator),
         render_flows(report),
@@ -47,6 +50,23 @@ def render_barriers(costs: tuple[BarrierCost, ...]) -> Table:
         table.add_column(heading, justify="right")
     for each in costs:
         table.add_row(str(each.lessees), str(each.messages), f"{each.round_us:.0f} µs")
+    return table
+
+
+def render_strategies(costs: StrategyCosts) -> Table:
+    budgets = ", ".join(f"{name} {us:g} µs" for name, us in BUDGETS_US.items())
+    admission = ", ".join(f"{us:.1f} µs among {queued:,}" for queued, us in costs.admission_us.items())
+    table = Table(
+        title="One data message, kernel and strategy, while others wait",
+        caption=f"budgets with {BUDGET_QUEUED:,} waiting: {budgets}; with the most at most {STRATEGY_FLATNESS_MOST:g} times "
+        f"the cost with the fewest. Who would be late because of one more is told in {admission}",
+    )
+    table.add_column("strategy")
+    for queued in costs.costs[0].us:
+        table.add_column(f"{queued:,} waiting", justify="right")
+    table.add_column("most to fewest", justify="right")
+    for each in costs.costs:
+        table.add_row(each.strategy, *(f"{us:.2f} µs" for us in each.us.values()), f"{each.flatness:.2f}")
     return table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from dirigo import __version__
-from dirigo.cli import bench, cluster, docs, graph, jobs, nexmark, run, top, verify
+from dirigo.cli import bench, cluster, demo, docs, graph, jobs, nexmark, run, slo, top, verify
 
 app = typer.Typer(
     name="dirigo",
@@ -19,6 +19,7 @@ app.command("verify")(verify.verify)
 app.command("bench")(bench.bench)
 app.command("graph")(graph.graph)
 app.command("docs")(docs.docs)
+app.command("demo")(demo.demo)
 app.command("nexmark")(nexmark.nexmark)
 app.command("run")(run.run)
 app.add_typer(cluster.app, name="cluster")
@@ -27,6 +28,7 @@ app.command("jobs")(jobs.jobs)
 app.command("cancel")(jobs.cancel)
 app.command("drain")(jobs.drain)
 app.command("top")(top.top)
+app.add_typer(slo.app, name="slo")
 
 
 def _show_version(wanted: bool) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import typer
 from rich.markup import escape
 from rich.status import Status
 
 from dirigo.cli.amounts import shown_seconds
 from dirigo.cli.connecting import DEFAULT_CLUSTER, INTERRUPTED, connected, named, one_line_errors, running
-from dirigo.cli.output import JsonFile, console, fail, write_json
+from dirigo.cli.following import status_figures
+from dirigo.cli.output import JsonFile, console, write_json
+from dirigo.cli.own_cluster import check_workers
 from dirigo.cli.status_tables import LIVE, workers_table
+from dirigo.cli.strategies import StrategyName, given
 from dirigo.runtime.client import Client
 from dirigo.runtime.errors import ControlError
 from dirigo.spark import service, service_file
@@ -41,6 +43,7 @@ def start(
     logs: Path | None = typer.Option(
         None, "--logs", metavar="DIR", help="The folder for results logs, if not the cluster's own.", show_default=False
     ),
+    strategy: str | None = StrategyName,
 ) -> None:
     """Start a cluster in the background, and wait until all its workers are ready.
 
@@ -51,11 +54,14 @@ def start(
 
         dirigo cluster start
 
+        dirigo cluster start --strategy fifo
+
         dirigo cluster start --name big --workers 16 --master spark://one:7077 --host 10.0.0.5
     """
-    if workers is not None and workers < 1:
-        fail(f"a cluster of {workers} workers does nothing; ask for 1 or more")
-    settings = service.Settings(name, workers, master, host, None if logs is None else str(logs.absolute()))
+    check_workers(workers)
+    with one_line_errors():
+        given(strategy)
+    settings = service.Settings(name, workers, master, host, None if logs is None else str(logs.absolute()), strategy)
     try:
         with one_line_errors(), console.status("starting Spark ...") as status:
             started = service.start(settings, _Progress(status).show)
@@ -116,8 +122,8 @@ def status(name: str = _Name, json_file: Path | None = JsonFile) -> None:
     for reason, count in now.refused.items():
         console.print(f"[yellow]refused {count} times[/]: {escape(reason)}", soft_wrap=True)
     console.print(escape(f"log: {service_file.log_file_of(name)}"), soft_wrap=True)
-    figures = msgspec.to_builtins(now)
-    write_json(json_file, {"state": found.state, "pid": found.pid, "machine": found.machine} | figures)
+    process = {"state": found.state, "pid": found.pid, "machine": found.machine}
+    write_json(json_file, process | status_figures(now))
 
 
 @app.command("stop")

@@ -21,7 +21,7 @@ from dirigo.flow.graph import SourceNode
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime.client import Client, JobHandle
-from dirigo.runtime.control import JobStatus
+from dirigo.runtime.control import ClusterStatus, JobStatus
 from dirigo.runtime.errors import JobFailed
 
 _REFRESH_S = 0.25
@@ -71,8 +71,18 @@ def tell_failure(sentence: str, trace: str | None) -> None:
 
 def figures_of(job: JobStatus) -> dict[str, Any]:
     """A job as plain figures."""
-    figures: dict[str, Any] = msgspec.to_builtins(job)
-    return figures | {"seconds": round(ran_s(job), 3)}
+    return _without_counts(msgspec.to_builtins(job)) | {"seconds": round(ran_s(job), 3)}
+
+
+def status_figures(status: ClusterStatus) -> dict[str, Any]:
+    """A cluster as plain figures."""
+    figures: dict[str, Any] = msgspec.to_builtins(status)
+    return figures | {"jobs": [_without_counts(job) for job in figures["jobs"]]}
+
+
+def _without_counts(job: dict[str, Any]) -> dict[str, Any]:
+    """Latencies by bucket mean something to this version alone; percentiles are there beside them."""
+    return job | {"metrics": {name: value for name, value in job["metrics"].items() if name != "latencies"}}
 
 
 def _sum_of(jobs: Sequence[JobStatus]) -> str:

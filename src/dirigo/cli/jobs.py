@@ -6,23 +6,28 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.markup import escape
 
 from dirigo.cli.amounts import bytes_of
 from dirigo.cli.connecting import INTERRUPTED, ClusterName, connected, named, one_line_errors
+from dirigo.cli.flows import one_flow
 from dirigo.cli.following import dataframes_here, figures_of, follow, outcome, sinks_here, tell_failure
+from dirigo.cli.job_details import job_details
 from dirigo.cli.output import JsonFile, console, write_json
-from dirigo.cli.status_tables import closing_table, jobs_table, running_first
+from dirigo.cli.status_tables import closing_tables, jobs_table, notes, running_first
+from dirigo.cli.strategies import StrategyOfJob, given
 from dirigo.flow import Dataflow
-from dirigo.flow.loading import load_flows
 from dirigo.runtime.client import Client, JobHandle
 from dirigo.runtime.errors import ControlError
 
 _ERRORS_SHOWN = 5
+_NOTES_MOST = 10
 _File = typer.Argument(metavar="FILE.py", help="A Python file that assigns a Dataflow to a name at its top level.")
 _JobName = typer.Argument(metavar="JOB", help="The name of a job (the newest of that name), or its id.")
+_OneJob = typer.Argument(None, metavar="JOB", help="Tell all about this job, by its name or id.", show_default=False)
 
 
 def submit(
@@ -33,6 +38,7 @@ def submit(
     ),
     wanted: str = typer.Option("", "--flow", metavar="NAME", help="The dataflow, if the file has several."),
     budget: str = typer.Option("64MiB", "--budget", metavar="SIZE", help="When more waits in queues, sources stop a while."),
+    strategy: str | None = StrategyOfJob,
     wait: bool = typer.Option(False, "--wait", "--follow", help="Show how the job gets on, and wait for its end."),
 ) -> None:
     """Run a dataflow of a Python file as a job on a cluster.
@@ -50,26 +56,16 @@ def submit(
         dirigo submit shop.py --wait
     """
     with one_line_errors():
-        flow = _one_flow(load_flows(file), wanted, file)
-        budget_bytes = bytes_of(budget, "--budget")
+        flow = one_flow(file, wanted)
+        how = {"name": name, "budget_bytes": bytes_of(budget, "--budget"), **given(strategy)}
         if not wait:
             _refuse_what_belongs_here(flow)
-    with connected(cluster) as client, _submitted(client, flow, name, budget_bytes) as job:
+    with connected(cluster) as client, _submitted(client, flow, how) as job:
         if wait:
             _wait_for(client, job, cluster, is_fed_here=bool(dataframes_here(flow)))
         else:
             console.print(escape(f"job '{job.name}' is submitted as {job.id}"))
             console.print(escape(f"watch it with 'dirigo top{named(cluster)}'"))
-
-
-def _one_flow(flows: list[Dataflow], wanted: str, file: Path) -> Dataflow:
-    chosen = [flow for flow in flows if wanted in ("", flow.name)]
-    names = ", ".join(flow.name for flow in flows)
-    if not chosen:
-        raise ControlError(f"there is no dataflow '{wanted}' in {file}; it has {names}.")
-    if len(chosen) > 1:
-        raise ControlError(f"there are {len(chosen)} dataflows in {file}; choose with --flow: {names}.")
-    return chosen[0]
 
 
 def _refuse_what_belongs_here(flow: Dataflow) -> None:
@@ -87,10 +83,10 @@ def _refuse_what_belongs_here(flow: Dataflow) -> None:
 
 
 @contextmanager
-def _submitted(client: Client, flow: Dataflow, name: str | None, budget_bytes: int) -> Iterator[JobHandle]:
+def _submitted(client: Client, flow: Dataflow, how: dict[str, Any]) -> Iterator[JobHandle]:
     sessions = dataframes_here(flow).values()
     if not sessions:
-        yield client.submit(flow, name=name, budget_bytes=budget_bytes)
+        yield client.submit(flow, **how)
         return
     from dirigo.spark.data_source import dirigo_format  # these load Spark
     from dirigo.spark.feeding import Feeding
@@ -98,7 +94,7 @@ def _submitted(client: Client, flow: Dataflow, name: str | None, budget_bytes: i
     feeding = Feeding(client)
     for session in sessions:
         session.dataSource.register(dirigo_format(client.access))
-    job = client.submit(flow, name=name, budget_bytes=budget_bytes)
+    job = client.submit(flow, **how)
     feeding.start(flow, job)
     try:
         yield job
@@ -117,7 +113,7 @@ def _wait_for(client: Client, job: JobHandle, cluster: str, *, is_fed_here: bool
         else:
             console.print(escape(f"\njob {job.id} goes on; end it with 'dirigo cancel {job.id}{named(cluster)}'"))
         raise typer.Exit(INTERRUPTED) from None
-    console.print(closing_table([status]))
+    console.print(closing_tables([status]))
     if problem is not None:
         tell_failure(*problem)
     if problem is not None or status.state != "finished":
@@ -127,20 +123,28 @@ def _wait_for(client: Client, job: JobHandle, cluster: str, *, is_fed_here: bool
 # --- what there is ---------------------------------------------------------------------------------------------------------
 
 
-def jobs(cluster: str = ClusterName, json_file: Path | None = JsonFile) -> None:
-    """List the jobs of a cluster: those that run first, then the last ones that are over.
+def jobs(job: str | None = _OneJob, cluster: str = ClusterName, json_file: Path | None = JsonFile) -> None:
+    """List the jobs of a cluster: those that run first, then the last ones that are over; or tell all about one of them.
 
-    Example: dirigo jobs --json build/jobs.json
+    Examples:
+
+        dirigo jobs --json build/jobs.json
+
+        dirigo jobs orders
     """
     with connected(cluster) as client:
-        found = running_first(client.jobs())
-    if found:
+        found = running_first(client.jobs()) if job is None else [client.job_status(job)]
+    if job is not None:
+        console.print(job_details(found[0], time.time()))
+    elif found:
         console.print(jobs_table(found, time.time()))
-        for job in [job for job in found if job.state == "failed"][:_ERRORS_SHOWN]:
-            console.print(f"[red]{escape(job.id)}[/]: {escape(job.error or 'failed')}", soft_wrap=True)
+        for note in notes(found, with_each_strategy=False)[:_NOTES_MOST]:
+            console.print(note)
+        for each in [each for each in found if each.state == "failed"][:_ERRORS_SHOWN]:
+            console.print(f"[red]{escape(each.id)}[/]: {escape(each.error or 'failed')}", soft_wrap=True)
     else:
         console.print(escape(f"no jobs yet; submit one with 'dirigo submit FILE.py{named(cluster)}'"))
-    write_json(json_file, {"jobs": [figures_of(job) for job in found]})
+    write_json(json_file, {"jobs": [figures_of(each) for each in found]})
 
 
 def cancel(job: str = _JobName, cluster: str = ClusterName) -> None:

@@ -14,7 +14,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from dirigo.cli.nexmark_tables import figures_of, notes, results_table
 from dirigo.cli.output import JsonFile, console, fail, write_json
+from dirigo.cli.own_cluster import own_cluster
+from dirigo.cli.strategies import StrategyOnHost, given
+from dirigo.flow import SLO
 from dirigo.kernel import DirigoError
 from dirigo.nexmark.checking import ENGINES, check_engine, differences
 from dirigo.nexmark.events import write_events
@@ -51,6 +55,14 @@ def nexmark(
         None, "--master", metavar="URL", help="The Spark master; without it Spark runs in this process.", show_default=False
     ),
     paced: bool = typer.Option(False, "--paced", help="Release events in real time, not as fast as possible."),
+    strategy: str | None = StrategyOnHost,
+    slo: str | None = typer.Option(
+        None,
+        "--slo",
+        metavar="TIME",
+        help="An objective: the longest latency of a result, as 200ms.",
+        show_default=False,
+    ),
     chaos: bool = typer.Option(
         False, "--chaos", help="With --host sim: reorder and delay whatever may be; results must not change."
     ),
@@ -72,6 +84,8 @@ def nexmark(
 
         dirigo nexmark q7 --paced --rate 50000 --events 1000000
 
+        dirigo nexmark q5 q7 --paced --strategy edf --slo 200ms
+
         dirigo nexmark q3 q8 --master spark://host:7077 --out build/results --json build/nexmark.json
 
         dirigo nexmark all --host sim --chaos --workers 4 --seed 7
@@ -91,23 +105,28 @@ def nexmark(
                 workers = _WORKERS_ON_SPARK if host == "spark" else _WORKERS_IN_CHAOS if chaos else 1
             names = _chosen(queries or [])
             check_run(events, rate, host, workers)
+            how = given(strategy)
+            objective = None if slo is None else SLO(latency=slo)
             if check is not None:
                 check_engine(check)
             with nullcontext(out) if out is not None or check is None else _passing_folder() as results:
                 if host == "spark":
-                    reports, equal = _run_on_spark(names, events, rate, results, workers, master, paced, check)
+                    settings = {"workers": workers, "master": master, **how}
+                    reports, equal = _run_on_spark(names, events, rate, results, settings, objective, paced, check)
                 else:
-                    reports = _run_on_sim(names, events, rate, results, workers, chaos, seed)
+                    how |= {"workers": workers, "chaos": chaos, "seed": seed, "slo": objective}
+                    reports = _run_on_sim(names, events, rate, results, how)
                     equal = {} if check is None or results is None else _check(reports, rate, results, check)
-            console.print(_results(reports, equal, check))
+            console.print(results_table(reports, equal, check))
+            for note in notes(reports):
+                console.print(note)
             if out is not None:
                 console.print(escape(f"results written to {out}"), soft_wrap=True)
-            figures = [_figures(report, rate, host) | _verdict(equal, report.query) for report in reports]
-            write_json(json_file, {"queries": figures})
+            write_json(json_file, {"queries": [figures_of(report, rate, host, equal) for report in reports]})
             if not all(equal.values()):
                 raise typer.Exit(1)
     except DirigoError as error:
-        fail(escape(str(error)))
+        fail(escape(" ".join(str(error).split())))
     except OSError as error:
         fail(escape(f"cannot write {error.filename or out}: {error.strerror}"))
 
@@ -129,16 +148,12 @@ def _refuse_mixtures(host: str, master: str | None, paced: bool, chaos: bool, se
         fail("the simulator has neither a master nor real time: leave out --master and --paced, or use --host spark")
 
 
-def _run_on_sim(
-    names: list[str], events: int, rate: int, out: Path | None, workers: int, chaos: bool, seed: int
-) -> list[RunReport]:
+def _run_on_sim(names: list[str], events: int, rate: int, out: Path | None, how: dict[str, Any]) -> list[RunReport]:
     reports = []
     with _progress() as progress:
         for name in names:
             task = progress.add_task(name, total=events)
-            told = _updates(progress, task)
-            how: dict[str, Any] = {"workers": workers, "chaos": chaos, "seed": seed}
-            reports.append(run_query(name, events, rate, out, "sim", **how, progress=told))
+            reports.append(run_query(name, events, rate, out, "sim", **how, progress=_updates(progress, task)))
             progress.remove_task(task)
     return reports
 
@@ -155,22 +170,18 @@ def _run_on_spark(
     events: int,
     rate: int,
     out: Path | None,
-    workers: int,
-    master: str | None,
+    settings: dict[str, Any],
+    objective: SLO | None,
     paced: bool,
     check: str | None,
 ) -> tuple[list[RunReport], dict[str, bool]]:
     from dirigo.nexmark.on_spark import run_on_cluster
-    from dirigo.spark.cluster import Cluster
 
+    workers = settings["workers"]
     if out is not None:
         _make_folder(out)  # or it would be noticed only when Spark has started
     began = time.monotonic()
-    with console.status("starting Spark ..."):
-        cluster = Cluster(workers, master=master)
-    with cluster:
-        with console.status(f"waiting for {workers} workers ..."):
-            cluster.wait_ready()
+    with own_cluster(**settings) as cluster:
         ready_s = time.monotonic() - began
         first_s: float | None = None
         with _progress() as progress:
@@ -183,11 +194,11 @@ def _run_on_spark(
                     if first_s is None and status.metrics.rows_out:
                         first_s = time.monotonic() - began
 
-            how: dict[str, Any] = {"workers": workers, "paced": paced, "progress": told}
+            how: dict[str, Any] = {"workers": workers, "paced": paced, "slo": objective, "progress": told}
             reports = run_on_cluster(cluster, names, events, rate, out, **how)
-        results = "" if first_s is None else f", the first results were there after {first_s:.1f} s"
+        results = "" if first_s is None else f", the first results there after {first_s:.1f} s"
         console.print(f"Spark and {workers} workers were ready after {ready_s:.1f} s{results}", soft_wrap=True)
-        equal = {} if check is None or out is None else _check(reports, rate, out, check, cluster.spark)
+        equal = {} if check is None or out is None else _check(reports, rate, out, check, getattr(cluster, "spark", None))
     return reports, equal
 
 
@@ -208,51 +219,6 @@ def _check(reports: list[RunReport], rate: int, results: Path, engine: str, spar
             if difference is not None:
                 console.print(f"[red]{name} differs from {ENGINES[engine]}:[/] {escape(difference)}")
     return equal
-
-
-def _verdict(equal: dict[str, bool], name: str) -> dict[str, Any]:
-    return {"equal": equal[name]} if name in equal else {}
-
-
-def _results(reports: list[RunReport], equal: dict[str, bool], check: str | None) -> Table:
-    table = Table(title=f"Nexmark, {reports[0].events:,} events")
-    table.add_column("query", no_wrap=True)
-    for heading in ("rows", "seconds", "events/s"):
-        table.add_column(heading, justify="right")
-    has_latency = any(report.latency_ms for report in reports)
-    if has_latency:
-        table.add_column("p50 ms", justify="right")
-        table.add_column("p99 ms", justify="right")
-    if check:
-        table.add_column(f"= {ENGINES[check]}")
-    for report in reports:
-        figures: tuple[str, ...] = (
-            f"{report.rows:,}",
-            f"{report.seconds:.2f}",
-            f"{report.events_per_s:,.0f}",
-        )
-        if has_latency:
-            figures += tuple(_milliseconds(report.latency_ms.get(rank)) for rank in ("p50", "p99"))
-        verdict = {True: "[green]all rows[/]", False: "[red]no[/]", None: "varies"}[equal.get(report.query)]
-        table.add_row(report.query, *figures, *([verdict] if check else []))
-    return table
-
-
-def _milliseconds(latency: float | None) -> str:
-    return "" if latency is None else f"{latency:,.1f}"
-
-
-def _figures(report: RunReport, rate: int, host: str) -> dict[str, Any]:
-    return {
-        "query": report.query,
-        "events": report.events,
-        "rate": rate,
-        "host": host,
-        "rows": report.rows,
-        "seconds": round(report.seconds, 6),
-        "events_per_second": round(report.events_per_s),
-        "latency_ms": dict(report.latency_ms),
-    }
 
 
 # --- events ----------------------------------------------------------------------------------------------------------------

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from dirigo.cli.amounts import NOTHING, shown_bytes, shown_count, shown_latency, shown_seconds
 from dirigo.cli.rates import Rates
+from dirigo.cli.satisfaction import in_time_of, late_note, shown_objective
 from dirigo.runtime.control import JobStatus, WorkerStatus
 
 LIVE = ("starting", "running", "draining")
@@ -29,6 +31,8 @@ _COLOURS = {
 }
 _BAR_CELLS = 10
 _JOB_WIDTH_LEAST = 8
+_EXACT_BELOW = 10**7  # more digits have no room beside an objective
+_STRATEGY_WIDTH_MOST = 18
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -46,7 +50,7 @@ def ran_s(job: JobStatus) -> float:
 
 def workers_now(workers: Sequence[WorkerStatus], rates: Rates) -> Table:
     """What each worker does right now."""
-    table = _plain_table()
+    table = plain_table()
     table.add_column("worker", justify="right")
     table.add_column("busy", no_wrap=True)
     for heading in ("memory", "queued", "msg/s"):
@@ -106,13 +110,13 @@ def _what_runs(worker: WorkerStatus) -> Text:
 
 def jobs_now(jobs: Sequence[JobStatus], rates: Rates, now_s: float) -> Table:
     """How jobs run right now; of those that are over, what they came to per second."""
-    table = _plain_table()
+    table = plain_table()
+    served = _Served(jobs)
     table.add_column("job", ratio=1, no_wrap=True, overflow="ellipsis", min_width=_JOB_WIDTH_LEAST)
     table.add_column("state", no_wrap=True)
-    for heading in ("in/s", "out/s", "lag", "p50", "p99", "queued"):
+    for heading in ("in/s", "out/s", "lag", *served.headings(), "queued"):
         table.add_column(heading, justify="right", no_wrap=True)
     for job in jobs:
-        metrics = job.metrics
         is_live = job.state in LIVE
         rows_in, rows_out = rates.rows(job) if is_live else _average(job)
         table.add_row(
@@ -121,9 +125,8 @@ def jobs_now(jobs: Sequence[JobStatus], rates: Rates, now_s: float) -> Table:
             shown_count(rows_in),
             shown_count(rows_out),
             _lag(job, now_s),
-            shown_latency(metrics.latency_ms.get("p50")),
-            shown_latency(metrics.latency_ms.get("p99")),
-            shown_bytes(metrics.queued_bytes) if is_live else NOTHING,
+            *served.cells(job),
+            shown_bytes(job.metrics.queued_bytes) if is_live else NOTHING,
             style=None if is_live else "dim",
         )
     return table
@@ -131,34 +134,87 @@ def jobs_now(jobs: Sequence[JobStatus], rates: Rates, now_s: float) -> Table:
 
 def jobs_table(jobs: Sequence[JobStatus], now_s: float) -> Table:
     """What jobs there are, and what they have done."""
-    table = _plain_table()
+    table = plain_table()
+    served = _Served(jobs, with_forwarded=False)
     table.add_column("job", overflow="fold", ratio=1, min_width=_JOB_WIDTH_LEAST)
     table.add_column("state", no_wrap=True)
-    for heading in ("age", "ran", "rows in", "rows out", "p50", "p99"):
+    for heading in ("age", *(() if served.has_objectives else ("ran",)), "in", "out", *served.headings()):
         table.add_column(heading, justify="right", no_wrap=True)
+    has_strategies = len({job.strategy for job in jobs}) > 1  # one alone is told below the table
+    if has_strategies:
+        table.add_column("strategy", overflow="fold", max_width=_STRATEGY_WIDTH_MOST)
     for job in jobs:
         table.add_row(
             job.id,
             state_of(job),
             shown_seconds(max(0.0, now_s - job.submitted_s)),
-            shown_seconds(ran_s(job)),
-            *_done(job),
+            *(() if served.has_objectives else (shown_seconds(ran_s(job)),)),
+            shown_count(job.metrics.rows_in),
+            shown_count(job.metrics.rows_out),
+            *served.cells(job),
+            *((job.strategy or NOTHING,) if has_strategies else ()),
         )
     return table
 
 
 def closing_table(jobs: Sequence[JobStatus]) -> Table:
     """What jobs that are over have done."""
-    table = _plain_table()
+    table = plain_table()
+    served = _Served(jobs)
     table.add_column("job", overflow="fold", ratio=1, min_width=_JOB_WIDTH_LEAST)
     table.add_column("state", no_wrap=True)
-    for heading in ("rows in", "rows out", "seconds", "in/s", "p50", "p99"):
+    for heading in ("rows in", "rows out", "seconds", *(() if served.has_objectives else ("in/s",)), *served.headings()):
         table.add_column(heading, justify="right", no_wrap=True)
     for job in jobs:
-        rows_in, rows_out, *latencies = _done(job)
-        rate = shown_count(_average(job)[0])
-        table.add_row(job.name, state_of(job), rows_in, rows_out, f"{ran_s(job):.2f}", rate, *latencies)
+        rows_in, rows_out = served.rows(job.metrics.rows_in), served.rows(job.metrics.rows_out)
+        rate = () if served.has_objectives else (shown_count(_average(job)[0]),)
+        table.add_row(job.name, state_of(job), rows_in, rows_out, f"{ran_s(job):.2f}", *rate, *served.cells(job))
     return table
+
+
+def closing_tables(jobs: Sequence[JobStatus]) -> Group:
+    """What jobs that are over have done, what scheduled them, and why results were late."""
+    return Group(closing_table(jobs), *notes(jobs, lambda job: job.name))
+
+
+class _Served:
+    """The columns that tell how well jobs are served: latencies and, if there are any, objectives and forwarded messages."""
+
+    def __init__(self, jobs: Sequence[JobStatus], *, with_forwarded: bool = True) -> None:
+        self.has_objectives = any(job.latency_objective_ms is not None for job in jobs)
+        self._has_forwarded = with_forwarded and any(job.metrics.forwarded for job in jobs)
+
+    def headings(self) -> list[str]:
+        latency = ["p99", "slo", "in time"] if self.has_objectives else ["p50", "p99"]
+        return [*latency, "fwd"] if self._has_forwarded else latency
+
+    def cells(self, job: JobStatus) -> list[str | Text]:
+        metrics = job.metrics
+        p50, p99 = (shown_latency(metrics.latency_ms.get(name)) for name in ("p50", "p99"))
+        cells: list[str | Text] = [p50, p99]
+        if self.has_objectives:
+            cells = [p99, shown_objective(job.latency_objective_ms), in_time_of(job)]
+        return [*cells, shown_count(metrics.forwarded)] if self._has_forwarded else cells
+
+    def rows(self, number: int) -> str:
+        return shown_count(number) if self.has_objectives and number >= _EXACT_BELOW else f"{number:,}"
+
+
+def notes(
+    jobs: Sequence[JobStatus], label: Callable[[JobStatus], str] = lambda job: job.id, *, with_each_strategy: bool = True
+) -> list[Text]:
+    """Lines for below a table: what schedules the jobs, and why results are late."""
+    by_strategy: dict[str, list[str]] = {}
+    for job in jobs:
+        if job.strategy:
+            by_strategy.setdefault(job.strategy, []).append(label(job))
+    lines = []
+    if len(by_strategy) == 1:
+        lines.append(f"scheduled by {next(iter(by_strategy))}")
+    elif by_strategy and with_each_strategy:
+        lines.append("scheduled by " + "; ".join(f"{name}: {', '.join(its)}" for name, its in by_strategy.items()))
+    lines += [f"{label(job)} {late}" for job in jobs if (late := late_note(job.metrics.satisfaction))]
+    return [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in lines]
 
 
 def state_of(job: JobStatus) -> Text:
@@ -168,12 +224,6 @@ def state_of(job: JobStatus) -> Text:
 
 def coloured(state: str) -> Text:
     return Text(state, style=_COLOURS.get(state, ""))
-
-
-def _done(job: JobStatus) -> tuple[str, str, str, str]:
-    metrics = job.metrics
-    latencies = [shown_latency(metrics.latency_ms.get(name)) for name in ("p50", "p99")]
-    return f"{metrics.rows_in:,}", f"{metrics.rows_out:,}", latencies[0], latencies[1]
 
 
 def _average(job: JobStatus) -> tuple[float | None, float | None]:
@@ -188,5 +238,5 @@ def _lag(job: JobStatus, now_s: float) -> str:
     return shown_seconds(now_s - job.metrics.watermark_ms / 1000)
 
 
-def _plain_table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+def plain_table(*, expand: bool = True) -> Table:
+    return Table(box=box.SIMPLE_HEAD, expand=expand, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -21,16 +20,18 @@ from rich.text import Text
 
 from dirigo.cli.amounts import shown_seconds
 from dirigo.cli.connecting import ClusterName, connected
+from dirigo.cli.following import status_figures
 from dirigo.cli.output import JsonFile, console, write_json
 from dirigo.cli.rates import Rates
-from dirigo.cli.status_tables import LIVE, jobs_now, running_first, workers_now
+from dirigo.cli.status_tables import LIVE, jobs_now, notes, running_first, workers_now
 from dirigo.runtime.control import ClusterStatus
 
 REFRESH_S = 0.5
 _ONCE_S = 1.0
-_LINES_BESIDE = 9  # headings, the lines between tables, and those that tell of what is not shown
+_LINES_BESIDE = 10  # headings, the lines between tables, and those that tell of what is not shown
 _OVER_SHOWN_MOST = 10
 _JOBS_SHOWN_LEAST = 3
+_NOTES_MOST = 4
 
 
 def top(
@@ -69,7 +70,7 @@ def top(
                         break
                     status = client.status()
                     rates.note(status)
-    write_json(json_file, msgspec.to_builtins(status))
+    write_json(json_file, status_figures(status))
 
 
 def picture(status: ClusterStatus, rates: Rates, height: int | None) -> RenderableType:
@@ -84,16 +85,20 @@ def picture(status: ClusterStatus, rates: Rates, height: int | None) -> Renderab
     )
     workers = list(status.workers)
     shown = [*live, *over]
+    noted = notes(live)
     if height is not None:
-        for_jobs = max(_JOBS_SHOWN_LEAST, height - _LINES_BESIDE - len(workers))
-        shown = shown[:for_jobs]
-        workers = workers[: max(1, height - _LINES_BESIDE - len(shown))]
+        noted = noted[:_NOTES_MOST]
+        height -= _LINES_BESIDE + len(noted)
+        shown = shown[: max(_JOBS_SHOWN_LEAST, height - len(workers))]
+        workers = workers[: max(1, height - len(shown))]
     parts: list[RenderableType] = [head, Text(), workers_now(workers, rates)]
     if len(workers) < len(status.workers):
         parts.append(Text(f"... and {len(status.workers) - len(workers)} more workers", style="dim"))
     parts += [Text(), jobs_now(shown, rates, time.time()) if shown else Text("no jobs yet", style="dim")]
     if len(shown) < len(jobs):
         parts.append(Text(f"... and {len(jobs) - len(shown)} more jobs: see 'dirigo jobs'", style="dim"))
+    if noted:
+        parts += [Text(), *noted]
     return Group(*parts)
 
 

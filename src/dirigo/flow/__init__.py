@@ -4,6 +4,7 @@ Start reading at ``graph`` (a flow as it is written), ``plan`` (what runs) and `
 operators are in ``operators``, one file each.
 """
 
+from dirigo.flow import loads
 from dirigo.flow.aggregates import (
     Aggregate,
     avg,
@@ -31,7 +32,7 @@ from dirigo.flow.keyed import KeyedStream
 from dirigo.flow.row import Row
 from dirigo.flow.sinks import Sink, collect, discard, to_callback, to_console, to_json_lines, to_parquet, to_spark
 from dirigo.flow.slo import SLO
-from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, paced, parquet, socket_lines
+from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, paced, parquet, shaped, socket_lines
 from dirigo.flow.stream import Stream
 from dirigo.flow.windowed import WindowedStream
 from dirigo.flow.windows import Session, Sliding, Tumbling
@@ -74,12 +75,14 @@ __all__ = [
     "json_lines",
     "last",
     "lit",
+    "loads",
     "max",
     "median",
     "min",
     "paced",
     "parquet",
     "quantile",
+    "shaped",
     "socket_lines",
     "stddev",
     "sum",

@@ -11,24 +11,30 @@ from dirigo.flow.errors import FlowError
 
 Duration: TypeAlias = str | timedelta
 
-_UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(ms|min|s|m|h|d)(?![a-z])", re.ASCII)
+_UNIT_MS: Final[dict[str, int | Fraction]] = {
+    "us": Fraction(1, 1_000),
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+_PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|min|s|m|h|d)(?![a-z])", re.ASCII)
 _COMPACT_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
 
 def milliseconds(value: Duration, what: str) -> int:
     """The whole milliseconds of a duration; `what` names the setting in the error, for example "window size"."""
-    if isinstance(value, timedelta):
-        exact = Fraction(value // timedelta(microseconds=1), 1_000)
-    elif isinstance(value, str):
-        exact = _parse(value, what)
-    else:
-        raise FlowError(f"{what}: {value!r} is not a duration; say the unit, for example '10s'.")
-    if exact < 0:
-        raise FlowError(f"{what}: {_shown(value)} is negative; give a duration of zero or more.")
+    exact = _exact_ms(value, what)
     if exact.denominator != 1:
         raise FlowError(f"{what}: {_shown(value)} is not a whole number of milliseconds; round it, for example to '1ms'.")
     return int(exact)
+
+
+def seconds(value: Duration, what: str) -> float:
+    """As `milliseconds`, for settings that may be shorter than that: "50us" is 0.00005."""
+    return float(_exact_ms(value, what) / 1_000)
 
 
 def positive_milliseconds(value: Duration, what: str) -> int:
@@ -50,6 +56,18 @@ def format_milliseconds(ms: int) -> str:
         if amount:
             parts.append(f"{amount}{unit}")
     return "".join(parts) or "0s"
+
+
+def _exact_ms(value: Duration, what: str) -> Fraction:
+    if isinstance(value, timedelta):
+        exact = Fraction(value // timedelta(microseconds=1), 1_000)
+    elif isinstance(value, str):
+        exact = _parse(value, what)
+    else:
+        raise FlowError(f"{what}: {value!r} is not a duration; say the unit, for example '10s'.")
+    if exact < 0:
+        raise FlowError(f"{what}: {_shown(value)} is negative; give a duration of zero or more.")
+    return exact
 
 
 def _parse(text: str, what: str) -> Fraction:

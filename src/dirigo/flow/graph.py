@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from dirigo.flow.bad_rows import ERRORS, OnError
-from dirigo.flow.duration import Duration, milliseconds
+from dirigo.flow.duration import Duration, milliseconds, seconds
 from dirigo.flow.emitter import MAIN
+from dirigo.flow.emulation import Work
 from dirigo.flow.errors import FlowError
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.passing import Passing
@@ -67,10 +68,16 @@ class Dataflow:
         on_error: OnError = "fail",
         row_bytes_max: int = ROW_BYTES_MAX,
         watermark_every: Duration = "100ms",
+        combines_early: bool = True,
     ) -> None:
         """``partitions``: into how many actors a keyed operator is cut; load is spread further without any tuning.
 
         ``splits``: how many readers a source has, if it can be split and does not say otherwise.
+
+        ``combines_early``: whether what is done by window or by key (aggregate, top, reduce and apply; also over sessions,
+        windows of processing time and the whole stream) makes partial results where rows come from. When False, rows travel
+        as they are to the actor of their key, which makes them: results are the same, but a key with many rows is work for
+        its actor. It changes nothing for joins, deduplicate and functions of your own, which get their rows whole anyway.
         """
         check_name(name, "a dataflow needs a name")
         if on_error not in get_args(OnError):
@@ -78,6 +85,7 @@ class Dataflow:
         _check_count(partitions, f"dataflow '{name}': partitions")
         _check_count(splits, f"dataflow '{name}': splits")
         _check_count(row_bytes_max, f"dataflow '{name}': row_bytes_max")
+        _check_flag(combines_early, f"dataflow '{name}': combines_early")
         _check_slo(slo, name)
         self.name = name
         self.slo = slo
@@ -86,6 +94,8 @@ class Dataflow:
         self.on_error: OnError = on_error
         self.row_bytes_max = row_bytes_max
         self.watermark_every_ms = milliseconds(watermark_every, f"dataflow '{name}': watermark_every")
+        self.combines_early = combines_early
+        self.emulated: dict[Node, Work] = {}
         self.nodes: list[Node] = []
         self.errors_node: Node | None = None
         self._names: Counter[str] = Counter()
@@ -119,6 +129,24 @@ class Dataflow:
             shape = Operator("", ERRORS, None)
             self.errors_node = self.add(Node(Passing(self.name_for("flow.errors", None), shape, "errors"), []))
         return Stream(self, Output(self.errors_node))
+
+    def emulate(self, operator: str, *, per_message: Duration = "0ms", per_row: Duration = "0us", cpu: bool = False) -> None:
+        """Pretend that an operator, given by its name, has more to do than it has: for experiments and demos only.
+
+        Every regular message that it executes takes longer by ``per_message`` and, for each row of the message as it
+        arrives, by ``per_row``; watermarks and other critical messages do not. The worker sleeps for that time, once per
+        message, or with ``cpu=True`` really computes. In the simulator it is virtual time. Results stay as they are. The
+        last call for an operator counts.
+        """
+        what = f"emulated work of '{operator}'"
+        _check_flag(cpu, f"{what}: cpu")
+        work = Work(seconds(per_message, f"{what}: per_message"), seconds(per_row, f"{what}: per_row"), cpu)
+        for node in self.nodes:
+            if node.name == operator:
+                self.emulated[node] = work
+                return
+        names = ", ".join(node.name for node in self.nodes) or "none yet"
+        raise FlowError(f"dataflow '{self.name}' has no operator '{operator}' whose work could be emulated; it has {names}.")
 
     # --- for streams ---------------------------------------------------------------------------------------------------
 
@@ -156,6 +184,11 @@ def check_name(name: object, what: str) -> None:
 def _check_count(value: object, what: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise FlowError(f"{what} must be a whole number, 1 or more, not {value!r}.")
+
+
+def _check_flag(value: object, what: str) -> None:
+    if not isinstance(value, bool):
+        raise FlowError(f"{what} is True or False, not {value!r}.")
 
 
 def _check_slo(slo: object, name: str) -> None:

@@ -1,7 +1,8 @@
 """The half of an operator that runs where its input is produced: it checks rows, summarises them and chooses partitions.
 
-Doing this at the sender means that a hot key crosses the network once per batch, not once per row. It also is where a row is
-found to be late: it is measured against the watermark of its own channel, which does not depend on what other channels do.
+Doing this at the sender means that a hot key crosses the network once per batch, not once per row; a flow can have rows
+summarised at the receiver instead (``combines_early=False``). The sender always is where a row is found to be late: it is
+measured against the watermark of its own channel, which does not depend on what other channels do.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dirigo.flow.windows import PaneWindows
 from dirigo.kernel import Address, DirigoError
 
 ALL_SLOTS = -1  # the port on which several tables of a summary come together, as (slot, table)
+RAW_ROWS = -2  # the port on which rows come that their sender has not summarised
 
 
 def timed(batch: pa.RecordBatch, time: TimeColumn, operator: str, emitter: Emitter) -> tuple[pa.RecordBatch, Times]:
@@ -180,7 +182,7 @@ def summable(batch: pa.RecordBatch, summary: Summary, operator: str, cause: Exce
 
 
 class IntoWindows(ByTime):
-    """Rows summarised per pane and key, before they leave."""
+    """Rows summarised per pane and key before they leave, unless the receiver is to do that."""
 
     def __init__(
         self,
@@ -190,12 +192,14 @@ class IntoWindows(ByTime):
         windows: PaneWindows,
         lateness_ms: int,
         summary: Summary,
+        combines_early: bool = True,
     ) -> None:
         ByKey.__init__(self, operator, keys)
         self.column = time if windows.time == "event" else None  # None: the receiver's clock decides
         self.windows = windows
         self.lateness_ms = lateness_ms
         self.summary = summary
+        self.combines_early = combines_early
 
     def send(self, batch: pa.RecordBatch, edge: Edge, emitter: Emitter) -> None:
         batch = self.with_keys(batch, emitter)
@@ -208,6 +212,9 @@ class IntoWindows(ByTime):
                 batch, panes = self._in_panes(batch, times, edge, emitter)
             if not batch.num_rows:
                 return
+        if not self.combines_early:
+            self.spread(batch, edge, RAW_ROWS, emitter)
+            return
         try:
             partials = self.summary.partial(batch, panes)
         except Exception as error:  # an expression inside an aggregate may fail on any value

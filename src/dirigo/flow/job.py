@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from dirigo.flow.emulation import Working, by_address
 from dirigo.flow.errors import FlowError
 from dirigo.flow.graph import Dataflow
 from dirigo.flow.operators.sink_rows import SinkRows
@@ -14,7 +15,7 @@ from dirigo.flow.reading import SourceReader
 from dirigo.flow.sinks.sink import Sink
 from dirigo.flow.sources.source import Source
 from dirigo.flow.stage import Stage, StageBehaviour
-from dirigo.kernel import FunctionSpec, WorkerId
+from dirigo.kernel import NO_OBJECTIVE, Behaviour, FunctionSpec, States, WorkerId
 
 
 class Job:
@@ -31,6 +32,10 @@ class Job:
         self.flow = flow
         self.plan = Plan(flow, name, sources, sinks)
         self.readers: list[SourceReader] = self.plan.readers
+        self.objective = NO_OBJECTIVE if flow.slo is None else flow.slo.objective
+        for reader in self.readers:
+            reader.latency_s = self.objective.latency_s
+        self.work = by_address(flow.emulated, self.plan)  # what is emulated, of the actors that have any
         self.homes: dict[str, WorkerId] = {}
         for number, address in enumerate(self.plan.addresses):
             self.homes[address] = workers[number % len(workers)]
@@ -77,17 +82,22 @@ class Job:
                         "choose another folder."
                     )
 
-    def specs(self) -> list[FunctionSpec]:
-        return [self._spec(stage, number) for stage in self.plan.stages for number in range(stage.partitions)]
+    def specs(self, *, performs_work: bool = True) -> list[FunctionSpec]:
+        """The actors. Emulated work is part of them unless the host accounts for it in a way of its own: see ``work``."""
+        return [self._spec(stage, number, performs_work) for stage in self.plan.stages for number in range(stage.partitions)]
 
-    def _spec(self, stage: Stage, partition: int) -> FunctionSpec:
+    def _spec(self, stage: Stage, partition: int, performs_work: bool) -> FunctionSpec:
         address = stage.addresses[partition]
+        behaviour: Callable[[States], Behaviour] = partial(StageBehaviour, stage, partition)
+        if performs_work and address in self.work:
+            behaviour = partial(Working, behaviour, self.work[address])
         return FunctionSpec(
             address=address,
             home=self.homes[address],
-            behaviour=partial(StageBehaviour, stage, partition),
+            behaviour=behaviour,
             states=partial(stage.new_states, partition),
             upstreams=tuple(sorted(stage.upstreams[partition])),
             downstreams=tuple(sorted(stage.downstreams[partition])),
             ordered=stage.is_ordered,
+            objective=self.objective,
         )

@@ -55,7 +55,7 @@ def _run(path: Path, code: CodeType) -> ModuleType:
     module.__file__ = str(place)
     sys.modules[module.__name__] = module
     try:
-        with _importable(place.parent):
+        with importable(place.parent):
             exec(code, vars(module))
     except FlowError:
         del sys.modules[module.__name__]
@@ -70,7 +70,7 @@ def _run(path: Path, code: CodeType) -> ModuleType:
 
 
 @contextmanager
-def _importable(folder: Path) -> Iterator[None]:
+def importable(folder: Path) -> Iterator[None]:
     """Files in this folder can be imported, as they can by a script that is run."""
     importlib.invalidate_caches()  # a file may be younger than what Python remembers of its folder
     sys.path.insert(0, str(folder))

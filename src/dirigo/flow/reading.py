@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from dirigo.flow.watermark import BEGINNING, END, Watermark, passes
 from dirigo.kernel import Address, CriticalOutput, DirigoError, Output
 
 READ_PORT, BAD_PORT = 0, 1
+_ALL_ROWS = 1 << 30
 
 Emission = Output | CriticalOutput
 
@@ -39,6 +42,8 @@ class SourceReader:
         self._time = None if source.time is None else TimeColumn.of(source.schema, source.time, source.name)
         self._every_ms = watermark_every_ms
         self.grid_ms = 1  # see Operator.watermark_grid_ms; the plan knows better
+        self.latency_s = inf  # the objective of the job
+        self.message_rows = _ALL_ROWS  # how many rows a message carries at most: a message is not interrupted
         self._is_idle = False
         self._holds_time = False  # the last piece said that more rows of its age follow
         self._quiet_since_s: float | None = None
@@ -62,11 +67,14 @@ class SourceReader:
             self._quiet_since_s = None
             if piece.bad:
                 bad = [Bad(each.row, each.error) for each in piece.bad]
-                emissions.append(Output(self.target, (BAD_PORT, bad), now_s))
+                emissions.append(self._output((BAD_PORT, bad), now_s))
             if piece.rows.num_rows:
                 self._wake_up(emissions, now_s)
                 self.rows += piece.rows.num_rows
-                emissions.append(Output(self.target, (READ_PORT, piece.rows), now_s))
+                rows, most = piece.rows, self.message_rows
+                emissions += [
+                    self._output((READ_PORT, rows.slice(start, most)), now_s) for start in range(0, rows.num_rows, most)
+                ]
             if self._time is not None and (piece.rows.num_rows or piece.reached_ms is not None):
                 self._note_times(self._time, piece)
                 self._wake_up(emissions, now_s)
@@ -85,7 +93,13 @@ class SourceReader:
     def end(self, emissions: list[Emission], now_s: float) -> None:
         self.has_ended = True
         self.split.close()
-        emissions.append(CriticalOutput(self.target, Watermark(END), final=True, created=now_s))
+        emissions.append(self._critical(Watermark(END), now_s, final=True))
+
+    def _output(self, payload: Any, now_s: float) -> Output:
+        return Output(self.target, payload, now_s, now_s + self.latency_s)
+
+    def _critical(self, watermark: Watermark, now_s: float, *, final: bool = False) -> CriticalOutput:
+        return CriticalOutput(self.target, watermark, final=final, created=now_s, deadline=now_s + self.latency_s)
 
     def _note_times(self, time: TimeColumn, piece: Piece) -> None:
         if piece.rows.num_rows:
@@ -106,13 +120,13 @@ class SourceReader:
         watermark = self.newest_ms - self.source.out_of_orderness_ms
         if passes(self.watermark, watermark, self.grid_ms):
             self.watermark = watermark
-            emissions.append(CriticalOutput(self.target, Watermark(watermark), created=now_s))
+            emissions.append(self._critical(Watermark(watermark), now_s))
 
     def _wake_up(self, emissions: list[Emission], now_s: float) -> None:
         """End idleness before the first row: from here on the others wait for this source again."""
         if self._is_idle:
             self._is_idle = False
-            emissions.append(CriticalOutput(self.target, Watermark(self.watermark), created=now_s))
+            emissions.append(self._critical(Watermark(self.watermark), now_s))
 
     def _note_quiet(self, emissions: list[Emission], now_s: float) -> None:
         """Nothing comes: tell how far time is, and after long enough do not hold up the others any more, if so asked for."""
@@ -126,4 +140,4 @@ class SourceReader:
             self._quiet_since_s = now_s
         elif (now_s - self._quiet_since_s) * 1000 >= self.source.idle_after_ms:
             self._is_idle = True
-            emissions.append(CriticalOutput(self.target, Watermark(self.watermark, is_idle=True), created=now_s))
+            emissions.append(self._critical(Watermark(self.watermark, is_idle=True), now_s))

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
-from typing import Final
 
 from dirigo.flow.duration import Duration, positive_milliseconds
 from dirigo.flow.errors import FlowError
-
-_RATE: Final = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([kKM]?)\s*/\s*s\s*", re.ASCII)
-_FACTOR: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
+from dirigo.flow.rate import Rate, is_number, positive_rows_per_second
+from dirigo.kernel import Objective
 
 
 @dataclass(frozen=True, slots=True)
 class SLO:
     """A service-level objective.
 
-    `latency` is the longest acceptable time from a row's arrival to its effect; `throughput` the rows per second to
-    sustain ("50k/s", "1.5M/s" or a number). `target` is the share of rows that must meet them; `weight` says how much
-    this job counts against others when not all can be served.
+    `latency` is the longest acceptable time from a row's intended arrival to its result, and `target` the share of results
+    that should meet it: every strategy but the plainest works towards it, and it is always measured. `throughput` is the
+    rows per second that token buckets set aside for the job ("50k/s", "1.5M/s" or a number). `weight` says how much this
+    job counts against others when not all can be served.
     """
 
     latency: Duration | None = None
-    throughput: str | float | None = None
+    throughput: Rate | None = None
     target: float = 0.99
     weight: float = 1.0
 
@@ -34,10 +32,10 @@ class SLO:
         if self.latency is not None:
             positive_milliseconds(self.latency, "SLO latency")
         if self.throughput is not None:
-            _rows_per_second(self.throughput)
-        if not _is_number(self.target) or not 0 < self.target <= 1:
+            positive_rows_per_second(self.throughput, "SLO throughput")
+        if not is_number(self.target) or not 0 < self.target <= 1:
             raise FlowError(f"SLO target: {self.target!r} is not a share of rows; give a number above 0 and at most 1.")
-        if not _is_number(self.weight) or not 0 < self.weight < math.inf:
+        if not is_number(self.weight) or not 0 < self.weight < math.inf:
             raise FlowError(f"SLO weight: {self.weight!r} is not a weight; give a number above 0.")
 
     @property
@@ -45,22 +43,11 @@ class SLO:
         return None if self.latency is None else positive_milliseconds(self.latency, "SLO latency")
 
     @property
+    def objective(self) -> Objective:
+        """As strategies see it."""
+        latency_s = math.inf if self.latency_ms is None else self.latency_ms / 1000
+        return Objective(latency_s, self.throughput_per_s, float(self.weight))
+
+    @property
     def throughput_per_s(self) -> float | None:
-        return None if self.throughput is None else _rows_per_second(self.throughput)
-
-
-def _rows_per_second(value: str | float) -> float:
-    if isinstance(value, str):
-        match = _RATE.fullmatch(value)
-        rate = float(match[1]) * _FACTOR[match[2]] if match else None
-    else:
-        rate = float(value) if _is_number(value) else None
-    if rate is None:
-        raise FlowError(f"SLO throughput: {value!r} is not a rate; write it like '200/s', '50k/s' or '1.5M/s'.")
-    if not 0 < rate < math.inf:
-        raise FlowError(f"SLO throughput: {value!r} is not a rate that can be met; give one above zero.")
-    return rate
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+        return None if self.throughput is None else positive_rows_per_second(self.throughput, "SLO throughput")

@@ -102,11 +102,13 @@ class WindowedStream:
         return self._made(name, summary, f"top {n}", window_columns)
 
     def _made(self, name: str, summary: Summary, described: str, window_columns: bool = True) -> Stream:
-        time = self._stream.time
+        time, combines_early = self._stream.time, self._stream.flow.combines_early
         operator: Operator
         if isinstance(self._window, Session):
             assert time is not None
-            operator = Sessions(name, time, self._keys, self._window, summary, self._lateness_ms, window_columns)
+            operator = Sessions(
+                name, time, self._keys, self._window, summary, self._lateness_ms, window_columns, combines_early
+            )
         else:
             operator = Windowed(
                 name,
@@ -117,6 +119,7 @@ class WindowedStream:
                 lateness_ms=self._lateness_ms,
                 window_columns=window_columns,
                 emits_updates=self._emits_updates,
+                combines_early=combines_early,
                 described=described,
             )
         self._refuse_twice(summary, name, window_columns)

@@ -7,15 +7,18 @@ same objects, so what is explored is what runs. Start reading at ``mailbox`` (th
 from dirigo.kernel.address import Address, WorkerId, actor_address, instance_name, job_of
 from dirigo.kernel.errors import DirigoError, GraphError, PolicyError, ProtocolError
 from dirigo.kernel.function import Behaviour, Context, Directory, FunctionSpec, States
-from dirigo.kernel.hooks import Hooks, Observer, SchedulingContext
+from dirigo.kernel.hooks import Chance, Hooks, Observer, SchedulingContext
 from dirigo.kernel.mailbox import MailboxState, Role
-from dirigo.kernel.message import CriticalOutput, CriticalRun, Data, Executable, Granularity, Lane, Message, Output
+from dirigo.kernel.message import CriticalOutput, CriticalRun, Data, Executable, Granularity, Lane, Message, Output, Trail
+from dirigo.kernel.objective import NO_OBJECTIVE, Objective
 from dirigo.kernel.source import Source
 from dirigo.kernel.worker import Worker
 
 __all__ = [
+    "NO_OBJECTIVE",
     "Address",
     "Behaviour",
+    "Chance",
     "Context",
     "CriticalOutput",
     "CriticalRun",
@@ -30,6 +33,7 @@ __all__ = [
     "Lane",
     "MailboxState",
     "Message",
+    "Objective",
     "Observer",
     "Output",
     "PolicyError",
@@ -38,6 +42,7 @@ __all__ = [
     "SchedulingContext",
     "Source",
     "States",
+    "Trail",
     "Worker",
     "WorkerId",
     "actor_address",

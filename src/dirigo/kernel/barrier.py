@@ -11,16 +11,17 @@ from collections.abc import Iterator, Mapping
 
 from dirigo.kernel.address import Address, WorkerId
 from dirigo.kernel.channel import Inbound
-from dirigo.kernel.message import CriticalRun, Granularity, SyncProgram
+from dirigo.kernel.message import Critical, CriticalRun, Granularity, SyncProgram, Trail
 
 
 class Program:
     """A SYNC program that waits for its round, its cut sorted by where it applies."""
 
-    __slots__ = ("at_home", "at_lessees", "message")
+    __slots__ = ("arrived", "at_home", "at_lessees", "message")
 
-    def __init__(self, message: SyncProgram) -> None:
+    def __init__(self, message: SyncProgram, arrived: float = 0.0) -> None:
         self.message = message
+        self.arrived = arrived
         self.at_home: dict[WorkerId, int] = {}
         self.at_lessees: dict[WorkerId, list[tuple[WorkerId, int]]] = {}
         for sender, receiver, last in message.dependencies:
@@ -78,11 +79,13 @@ class Barrier:
     def __init__(self, programs: tuple[Program, ...]) -> None:
         self.programs = programs
 
-    def runs(self, address: Address, worker: WorkerId) -> Iterator[CriticalRun]:
+    def runs(self, address: Address, worker: WorkerId, now: float) -> Iterator[CriticalRun]:
         """The critical executions of this barrier, in order. A SYNC_ONE runs, and so propagates, once."""
         first = self.programs[0].message
+        arrived = self.programs[0].arrived
         if first.granularity is Granularity.ONE:
             criticals = [program.message.criticals[0] for program in self.programs]
+            oldest = min(range(len(criticals)), key=lambda index: criticals[index].created)
             yield CriticalRun(
                 address,
                 worker,
@@ -90,8 +93,11 @@ class Barrier:
                 first.granularity,
                 first.barrier,
                 first.final,
-                min(critical.created for critical in criticals),
+                criticals[oldest].created,
                 min(critical.deadline for critical in criticals),
+                criticals[oldest].sent,
+                _waited(criticals[oldest], self.programs[oldest].arrived, now),
+                now,
             )
             return
         last = len(first.criticals) - 1
@@ -105,7 +111,16 @@ class Barrier:
                 first.final and index == last,
                 critical.created,
                 critical.deadline,
+                critical.sent,
+                _waited(critical, arrived, now),
+                now,
             )
+
+
+def _waited(critical: Critical, arrived: float, now: float) -> Trail:
+    """Its trail, with the way here and the wait for its barrier."""
+    hop, held, queued, ran = critical.trail
+    return (hop + arrived - critical.sent, held + now - arrived, queued, ran)
 
 
 def ready_barriers(upstreams: Mapping[Address, Upstream]) -> list[Barrier]:

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from dirigo.kernel.address import Address, WorkerId, job_of
 from dirigo.kernel.errors import GraphError
-from dirigo.kernel.message import NO_DEADLINE, CriticalOutput, CriticalRun, Granularity, Output
+from dirigo.kernel.message import NO_DEADLINE, NO_TRAIL, CriticalOutput, CriticalRun, Granularity, Output
+from dirigo.kernel.objective import NO_OBJECTIVE, Objective
 
 
 class States(Protocol):
@@ -36,7 +37,7 @@ class States(Protocol):
 class Context:
     """What a function sees while one message runs: its states, and a place for its outputs."""
 
-    __slots__ = ("address", "created", "deadline", "now", "outputs", "states", "timers")
+    __slots__ = ("address", "created", "deadline", "now", "outputs", "states", "timers", "trail")
 
     def __init__(self, address: Address, states: States) -> None:
         self.address = address
@@ -46,6 +47,7 @@ class Context:
         self.created = 0.0
         self.deadline = NO_DEADLINE
         self.now = 0.0  # the host's clock when the message was chosen to run
+        self.trail = NO_TRAIL  # where the time of the message that runs went, before it ran
 
     def emit(self, to: Address, payload: Any) -> None:
         """Send a regular message to an actor."""
@@ -96,6 +98,7 @@ class FunctionSpec:
     downstreams: tuple[Address, ...] = ()
     ordered: bool = False  # its messages run at the lessor only, in id order per channel
     lessees_max: int = 64
+    objective: Objective = NO_OBJECTIVE  # of the job
 
 
 class Directory:

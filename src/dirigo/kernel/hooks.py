@@ -10,7 +10,25 @@ from typing import Any, Protocol
 from dirigo.kernel.address import Address, WorkerId
 from dirigo.kernel.function import FunctionSpec
 from dirigo.kernel.mailbox import MailboxState, Role
-from dirigo.kernel.message import CriticalOutput, Executable, Output
+from dirigo.kernel.message import CriticalOutput, Data, Executable, Output
+
+
+class Chance(Protocol):
+    """Where a strategy's randomness comes from; ``random.Random`` is one."""
+
+    def random(self) -> float: ...
+
+    def randrange(self, stop: int, /) -> int: ...
+
+
+class NoChance:
+    """Always the first: for hosts that hand in no other."""
+
+    def random(self) -> float:
+        return 0.0
+
+    def randrange(self, _stop: int, /) -> int:
+        return 0
 
 
 class SchedulingContext(Protocol):
@@ -23,6 +41,23 @@ class SchedulingContext(Protocol):
     def now(self) -> float:
         """The host's clock, in seconds; the kernel has none of its own."""
 
+    @property
+    def rng(self) -> Chance:
+        """Chance, handed in by the host so that a simulation repeats itself."""
+
+    @property
+    def workers(self) -> tuple[WorkerId, ...]:
+        """All workers of the pool, this one included, in order."""
+
+    def load(self, worker: WorkerId) -> tuple[float, float]:
+        """Seconds of work waiting at another worker, (urgent, in all), as far as it was heard of; see ``backlog_s``."""
+
+    def add_load(self, worker: WorkerId, seconds: float) -> None:
+        """Reckon with more work at another worker than it knows of yet: it is being sent there."""
+
+    def rows(self, message: Executable) -> int:
+        """How many rows a message carries, as far as the host can tell without reading them."""
+
     def spec(self, address: Address) -> FunctionSpec: ...
 
     def role(self, address: Address) -> Role: ...
@@ -34,6 +69,9 @@ class SchedulingContext(Protocol):
 
     def may_run(self, message: Executable) -> bool:
         """Whether the protocol lets this message run now."""
+
+    def barrier_began(self, address: Address) -> float | None:
+        """Since when a barrier waits for what an actor has to do here; None if none does."""
 
     def lessees(self, address: Address) -> frozenset[WorkerId]:
         """The workers that hold a lease of an actor whose lessor is here."""
@@ -48,6 +86,9 @@ class SchedulingContext(Protocol):
 
     def scale_in(self, address: Address) -> None:
         """End all leases of a local lessor, after everything its lessees still have to do."""
+
+    def tell_sender(self, message: Data, note: Any) -> None:
+        """Send a note, any plain value, to the strategy of the worker that sent a message here directly."""
 
 
 class Hooks(Protocol):
@@ -68,6 +109,25 @@ class Hooks(Protocol):
         """
 
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None: ...
+
+    # Beside the five hooks there is more that a strategy may want to know or be asked.
+
+    def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
+        """A barrier waits from now on for what an actor has to do here, and what follows it waits for the barrier."""
+
+    def note_received(self, context: SchedulingContext, actor: Address, worker: WorkerId, note: Any) -> None:
+        """The strategy at ``worker`` tells something about its instance of ``actor``, which got messages from here."""
+
+    def wake_at(self) -> float | None:
+        """When ``wake`` is to be called though no message comes; None for never."""
+
+    def wake(self, context: SchedulingContext) -> None: ...
+
+    def backlog_s(self, context: SchedulingContext) -> tuple[float, float]:
+        """Seconds of work that wait here, (urgent, in all), as others are told. Urgent is what is due within a second."""
+
+    def forget_job(self, job: str) -> None:
+        """A job is gone; messages of it that are still kept are skipped when they are returned."""
 
 
 class Observer(Protocol):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec.structs import force_setattr
+
 from dirigo.kernel.address import WorkerId
 from dirigo.kernel.function import Behaviour, Context, FunctionSpec
 from dirigo.kernel.mailbox import ADMIT, NEXT_STATE, Event, Kind, MailboxState, Role, Verdict
-from dirigo.kernel.message import CriticalOutput, Data, Executable, Output
+from dirigo.kernel.message import CriticalOutput, Data, Executable, Output, Trail
 from dirigo.kernel.party import Party
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ _RUNNABLE, _CRITICAL = MailboxState.RUNNABLE, MailboxState.CRITICAL
 class Instance(Party):
     """An actor at one worker. The function object comes with the first message to run and goes when it idles."""
 
-    __slots__ = ("context", "function", "held", "running", "size_bytes", "spec", "state", "states", "timers")
+    __slots__ = ("context", "function", "held", "round_began", "running", "size_bytes", "spec", "state", "states", "timers")
 
     role: ClassVar[Role]
 
@@ -33,6 +35,7 @@ class Instance(Party):
         self.running: Executable | None = None
         self.size_bytes = 0  # of the states when they were last looked at
         self.held: list[Data] = []  # the blocked queue
+        self.round_began: float | None = None  # since when a barrier waits
         self.timers: list[tuple[float, Any]] = []  # (due time, payload), part of the instance's partial state
 
     # --- the mailbox ---------------------------------------------------------------------------------------------------
@@ -77,6 +80,11 @@ class Instance(Party):
     def may_forward(self, message: Executable, worker: WorkerId) -> bool:
         raise NotImplementedError
 
+    def begin_round(self) -> None:
+        """A barrier waits for what this instance has to do: the strategy may want to hurry."""
+        self.round_began = self.host.now
+        self.host.strategy.note_barrier(self.host, self.address)
+
     def send_elsewhere(self, message: Data, worker: WorkerId) -> None:
         raise NotImplementedError
 
@@ -87,13 +95,39 @@ class Instance(Party):
 
     def begin(self, message: Executable) -> None:
         self.running = message
-        self.context.created = message.created
-        self.context.deadline = message.deadline
-        self.context.now = self.host.now
+        context = self.context
+        context.created = message.created
+        context.deadline = message.deadline
+        context.now = self.host.now
+        context.trail = self.trail_of(message)
 
-    def executed(self, message: Executable) -> None:
+    def trail_of(self, message: Executable) -> Trail:
+        """Where the time of a message went, up to now: it has waited in a queue since it was ready."""
+        hop, held, queued, ran = message.trail
+        ready = message.ready
+        if not message.critical:
+            hop += ready - message.sent
+        return (hop, held, queued + self.host.now - ready, ran)
+
+    def note_queued(self, message: Data) -> None:
+        """A message was chosen to run but the protocol holds it: up to now it has waited in a queue."""
+        force_setattr(message, "trail", self.trail_of(message))
+        force_setattr(message, "sent", self.host.now)
+        force_setattr(message, "ready", self.host.now)
+
+    def note_held(self, message: Data) -> None:
+        """A message that the protocol held may run now: it has waited for a barrier."""
+        now = self.host.now
+        hop, held, queued, ran = message.trail
+        force_setattr(message, "trail", (hop + message.ready - message.sent, held + now - message.ready, queued, ran))
+        force_setattr(message, "sent", now)
+        force_setattr(message, "ready", now)
+
+    def executed(self, message: Executable, elapsed_s: float = 0.0) -> None:
         """The function has returned: send its outputs, count the message as done, see what that makes possible."""
         context = self.context
+        hop, held, queued, ran = context.trail
+        context.trail = (hop, held, queued, ran + elapsed_s)
         if context.outputs:
             outputs, context.outputs = context.outputs, []
             self.release(outputs)
@@ -111,9 +145,15 @@ class Instance(Party):
     def release(self, outputs: list[Output | CriticalOutput]) -> None:
         """Send outputs in order; from the first one on that only a SEQUENTIAL actor may send, withhold them."""
         emit = self.outbox.emit
+        trail, now = self.context.trail, self.host.now
         for index, output in enumerate(outputs):
+            force_setattr(output, "trail", trail)
+            force_setattr(output, "sent", now)
             if output.critical and not (self.state is _CRITICAL and output.to != self.address):
                 withheld = tuple(outputs[index:])
+                for later in withheld[1:]:
+                    force_setattr(later, "trail", trail)
+                    force_setattr(later, "sent", now)
                 if self.host.observer is not None:
                     self.host.observer.withheld(self.address, self.worker, withheld)
                 self.withhold(withheld)
@@ -138,7 +178,12 @@ class Instance(Party):
         self.timers = [timer for timer in self.timers if timer[0] > now]
         if not self.timers:
             self.host.timed.discard(self.address)
-        self.intend(tuple(CriticalOutput(self.address, payload, created=now) for _, payload in due))
+        self.intend(
+            tuple(
+                CriticalOutput(self.address, payload, created=now, deadline=now + self.spec.objective.latency_s, sent=now)
+                for _, payload in due
+            )
+        )
 
     def withhold(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
         """Keep the rest of one execution's outputs until the actor may send them."""

@@ -120,6 +120,8 @@ class Lessee(Instance):
                 message.payload,
                 message.created,
                 message.deadline,
+                self.host.now,
+                self.trail_of(message),
             )
         )
         self.settle()
@@ -147,6 +149,7 @@ class Lessee(Instance):
         self.request = request
         self.outbox.send_all_waiting_home()
         self.enter(Event.SYNC_REQUESTED)
+        self.begin_round()
         self.settle()
 
     def settle(self) -> None:
@@ -187,9 +190,11 @@ class Lessee(Instance):
             for to in unsync.closed:
                 self.outbox.close(self.outbox.route(to))
         self.request = None
+        self.round_began = None
         self.enter(Event.UNSYNCED)
         held, self.held = self.held, []
         for message in held:
+            self.note_held(message)
             self.offer(message)
         self._install(unsync.view_version, unsync.view)
         if self.held_request is not None:

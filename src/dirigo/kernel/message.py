@@ -19,6 +19,11 @@ from dirigo.kernel.address import Address, WorkerId
 
 NO_DEADLINE = float("inf")
 
+# Where the time of a result went, in seconds: (under way between workers, waiting for a barrier, queued, executing). It
+# travels along, from each message to those that its execution produces. What is missing to the whole was lost at the source.
+Trail = tuple[float, float, float, float]
+NO_TRAIL: Trail = (0.0, 0.0, 0.0, 0.0)
+
 
 class Lane(IntEnum):
     """Which counted channel a data message travels on."""
@@ -48,8 +53,10 @@ class Output(_Record, frozen=True):
     critical: ClassVar[bool] = False
     to: Address
     payload: Any
-    created: float = 0.0
+    created: float = 0.0  # when the oldest row in it, or the row that caused it, was meant to be sent
     deadline: float = NO_DEADLINE
+    sent: float = 0.0  # when the execution that produced it was over
+    trail: Trail = NO_TRAIL
 
 
 class CriticalOutput(_Record, frozen=True):
@@ -63,6 +70,8 @@ class CriticalOutput(_Record, frozen=True):
     final: bool = False  # the sender has ended: nothing follows
     created: float = 0.0
     deadline: float = NO_DEADLINE
+    sent: float = 0.0
+    trail: Trail = NO_TRAIL
 
 
 # --- user messages -----------------------------------------------------------------------------------------------------
@@ -82,6 +91,9 @@ class Data(_Record, frozen=True):
     payload: Any
     created: float = 0.0
     deadline: float = NO_DEADLINE
+    sent: float = 0.0
+    trail: Trail = NO_TRAIL
+    ready: float = 0.0  # since when it waits at its worker; noted there, whatever the sender says
 
 
 class Critical(_Record, frozen=True):
@@ -90,6 +102,8 @@ class Critical(_Record, frozen=True):
     payload: Any
     created: float = 0.0
     deadline: float = NO_DEADLINE
+    sent: float = 0.0
+    trail: Trail = NO_TRAIL
 
 
 class CriticalRun(_Record, frozen=True):
@@ -104,6 +118,9 @@ class CriticalRun(_Record, frozen=True):
     final: bool
     created: float = 0.0
     deadline: float = NO_DEADLINE
+    sent: float = 0.0
+    trail: Trail = NO_TRAIL
+    ready: float = 0.0
 
     @property
     def payload(self) -> Any:
@@ -267,6 +284,19 @@ class RevokeAck(_Record, frozen=True):
     closed: int = 0  # registrations up to this number are void
 
 
+# --- between strategies ------------------------------------------------------------------------------------------------
+
+
+class Note(_Record, frozen=True):
+    """What one strategy tells another about an actor; the protocol does not know what it means."""
+
+    to: Address  # the actor whose strategy is told
+    worker: WorkerId
+    sender: Address  # the actor that it is about
+    origin: WorkerId
+    note: Any
+
+
 Control = (
     SyncProgram
     | ProgramAck
@@ -281,5 +311,6 @@ Control = (
     | Grant
     | Revoke
     | RevokeAck
+    | Note
 )
 Message = Data | Control

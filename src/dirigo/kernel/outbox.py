@@ -148,6 +148,8 @@ class Outbox:
                 output.payload,
                 output.created,
                 output.deadline,
+                output.sent,
+                output.trail,
             )
         )
 
@@ -202,7 +204,7 @@ class Outbox:
                 first.barrier,
                 blocks,
                 criticals[-1].final,
-                tuple(Critical(output.payload, output.created, output.deadline) for output in criticals),
+                tuple(Critical(each.payload, each.created, each.deadline, each.sent, each.trail) for each in criticals),
                 dependencies,
             )
         )

@@ -6,6 +6,8 @@ nothing to that target until the cut is installed there.
 
 from __future__ import annotations
 
+from msgspec.structs import force_setattr
+
 from dirigo.kernel.message import CriticalOutput, Output
 from dirigo.kernel.party import Party
 
@@ -19,6 +21,7 @@ class Source(Party):
         return True
 
     def emit(self, output: Output | CriticalOutput) -> None:
+        force_setattr(output, "sent", self.host.now)
         self.outbox.emit(output)
         self.host.do_requests()
 

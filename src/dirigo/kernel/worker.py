@@ -7,18 +7,21 @@ The worker is a pure state machine. Its host hands it messages (``receive``), ru
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
+
+from msgspec.structs import force_setattr
 
 from dirigo.kernel.address import Address, WorkerId, job_of
 from dirigo.kernel.errors import ProtocolError
 from dirigo.kernel.function import Directory, FunctionSpec
-from dirigo.kernel.hooks import Hooks, Observer
+from dirigo.kernel.hooks import Chance, Hooks, NoChance, Observer
 from dirigo.kernel.instance import Instance
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
+from dirigo.kernel.loads import Loads
 from dirigo.kernel.mailbox import MailboxState, Role
-from dirigo.kernel.message import CriticalOutput, CriticalRun, Data, Executable, Message
+from dirigo.kernel.message import CriticalOutput, CriticalRun, Data, Executable, Message, Note, Trail
 from dirigo.kernel.party import Party
 from dirigo.kernel.source import Source
 
@@ -31,16 +34,21 @@ class Worker:
 
     __slots__ = (
         "_current",
+        "_loads",
         "_requests",
         "directory",
         "id",
+        "measure",
         "now",
         "observer",
         "outgoing",
         "parties",
+        "rng",
+        "rounds",
         "running",
         "strategy",
         "timed",
+        "workers",
     )
 
     def __init__(self, worker_id: WorkerId, directory: Directory, strategy: Hooks) -> None:
@@ -55,16 +63,24 @@ class Worker:
         self._current: Instance | None = None  # whose message is running
         self.timed: set[Address] = set()  # instances with timers
         self._requests: list[Callable[[], None]] = []  # what the strategy asked for inside a hook
+        # What the host knows and the strategy may ask for.
+        self.rng: Chance = NoChance()
+        self.workers: tuple[WorkerId, ...] = (worker_id,)  # of the whole pool
+        self._loads = Loads()
+        self.measure: Callable[[Any], int] = _one_row
+        self.rounds: dict[str, tuple[int, int]] = {}  # job -> (rounds of its lessors here, those that had lessees)
 
     # --- for the host --------------------------------------------------------------------------------------------------
 
     def receive(self, message: Message) -> None:
         """A message has arrived, in any order and possibly more than once."""
-        party = self.parties.get(message.to) or self._activate(message.to)
         if type(message) is Data:
-            party.accept(message)
+            force_setattr(message, "ready", self.now)
+            (self.parties.get(message.to) or self._activate(message.to)).accept(message)
+        elif type(message) is Note:
+            self.strategy.note_received(self, message.sender, message.origin, message.note)
         else:
-            party.handle(message)
+            (self.parties.get(message.to) or self._activate(message.to)).handle(message)
         if self._requests:
             self._do_requests()
 
@@ -87,7 +103,8 @@ class Worker:
                 continue
             if instance.state is _RUNNABLE or instance.may_run(message):
                 break
-            instance.held.append(message)  # type: ignore[arg-type]  # a critical message always may run
+            instance.note_queued(message)  # type: ignore[arg-type]  # a critical message always may run
+            instance.held.append(message)  # type: ignore[arg-type]
         self.running = message
         self._current = instance
         instance.begin(message)
@@ -110,8 +127,8 @@ class Worker:
         else:
             function.on_message(instance.context, message.payload)
 
-    def finish(self, elapsed_s: float = 0.0) -> None:
-        """User code has returned: send its outputs and go on with the protocol."""
+    def finish(self, elapsed_s: float = 0.0) -> Trail:
+        """User code has returned: send its outputs and go on with the protocol. Tells where the message's time went."""
         message = self.running
         assert message is not None
         instance = self._current
@@ -119,10 +136,12 @@ class Worker:
         self.running = self._current = None
         if self.observer is not None:
             self.observer.executed(self.id, message)
-        instance.executed(message)
+        instance.executed(message, elapsed_s)
+        trail = instance.context.trail
         self.strategy.post_apply(self, message, elapsed_s)
         if self._requests:
             self._do_requests()
+        return trail
 
     def abandon(self) -> None:
         """User code will not return properly, so its job is lost: forget the message that ``next`` chose."""
@@ -131,6 +150,8 @@ class Worker:
     def remove_job(self, job: str) -> None:
         """Forget a job with all it has here. What the strategy still keeps of it is dropped when its turn comes."""
         self.directory.remove_job(job)
+        self.strategy.forget_job(job)
+        self.rounds.pop(job, None)
         for address in [address for address in self.parties if job_of(address) == job]:
             del self.parties[address]
             self.timed.discard(address)
@@ -139,18 +160,37 @@ class Worker:
 
     def next_timer(self) -> float | None:
         """When the host should call ``fire_timers``; None if no timer is set here."""
-        return min((due for address in self.timed for due, _ in self.instance(address).timers), default=None)
+        due = min((due for address in self.timed for due, _ in self.instance(address).timers), default=None)
+        wake_at = self.strategy.wake_at()
+        return due if wake_at is None else wake_at if due is None else min(due, wake_at)
 
     def fire_timers(self) -> None:
         """Start what is due at ``now``."""
         for address in sorted(self.timed):
             self.instance(address).fire_timers(self.now)
+        wake_at = self.strategy.wake_at()
+        if wake_at is not None and wake_at <= self.now:
+            self.strategy.wake(self)
         self.do_requests()
 
     def add_source(self, address: Address, downstreams: tuple[Address, ...]) -> Source:
         source = Source(self, address, downstreams)
         self.parties[address] = source
         return source
+
+    def count_round(self, address: Address, has_lessees: bool) -> None:
+        job = job_of(address)
+        rounds, gathered = self.rounds.get(job, (0, 0))
+        self.rounds[job] = (rounds + 1, gathered + has_lessees)
+
+    def leased_to(self, workers: Collection[WorkerId]) -> set[str]:
+        """The jobs that have something at these workers which only they have, as far as is known here."""
+        jobs = set()
+        for party in self.parties.values():
+            is_leased = isinstance(party, Lessor) and party.has_lessees_among(workers)
+            if is_leased or any(not route.open.isdisjoint(workers) for route in party.outbox.routes.values()):
+                jobs.add(job_of(party.address))
+        return jobs
 
     def passivate(self, address: Address) -> bool:
         """Drop the function object of an idle instance; its states stay, and the next message brings it back."""
@@ -211,6 +251,9 @@ class Worker:
         party = self.parties.get(sender)
         return frozenset() if party is None else frozenset(party.outbox.route(to).open)
 
+    def barrier_began(self, address: Address) -> float | None:
+        return self.instance(address).round_began
+
     def state_bytes(self, address: Address) -> int:
         party = self.parties.get(address)
         if not isinstance(party, Instance):
@@ -221,8 +264,29 @@ class Worker:
 
     def run_alone(self, address: Address, payload: Any) -> None:
         lessor = self.lessor(address)
-        output = CriticalOutput(address, payload, created=self.now)
+        deadline = self.now + lessor.spec.objective.latency_s
+        output = CriticalOutput(address, payload, created=self.now, deadline=deadline, sent=self.now)
         self._requests.append(lambda: lessor.intend((output,)))
 
     def scale_in(self, address: Address) -> None:
         self._requests.append(self.lessor(address).scale_in)
+
+    def load(self, worker: WorkerId) -> tuple[float, float]:
+        return self.strategy.backlog_s(self) if worker == self.id else self._loads.of(worker, self.now)
+
+    def add_load(self, worker: WorkerId, seconds: float) -> None:
+        self._loads.add(worker, seconds, self.now)
+
+    def note_load(self, worker: WorkerId, load: tuple[float, float]) -> None:
+        """For the host: another worker has told how much waits there."""
+        self._loads.note(worker, load, self.now)
+
+    def rows(self, message: Executable) -> int:
+        return 1 if message.critical else self.measure(message.payload)
+
+    def tell_sender(self, message: Data, note: Any) -> None:
+        self.outgoing.append(Note(message.sender, message.origin, message.to, self.id, note))
+
+
+def _one_row(_: Any) -> int:
+    return 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dirigo.flow import Dataflow, Sink, discard, to_parquet
+from dirigo.flow import SLO, Dataflow, Sink, discard, to_parquet
 from dirigo.flow.graph import SourceNode, live_nodes
 from dirigo.flow.sources.paced import PacedSource
 from dirigo.nexmark.generator import RATE
@@ -16,6 +16,7 @@ from dirigo.nexmark.sources import EventSource
 from dirigo.nexmark.tables import GeneratedTables
 from dirigo.runtime.client import JobHandle
 from dirigo.runtime.control import JobStatus
+from dirigo.scheduling import StrategyLike
 
 _LOOK_S = 0.1
 _OVER = ("finished", "cancelled", "failed")
@@ -32,29 +33,32 @@ def run_on_cluster(
     *,
     workers: int = 2,
     paced: bool = False,
+    slo: SLO | None = None,
+    strategy: StrategyLike | None = None,
     progress: Told | None = None,
 ) -> list[RunReport]:
     """Run queries over the first `events` events, all at once as jobs of one cluster (a ``dg.Cluster`` or ``dg.Client``).
 
     Rows go to OUT/<query>/*.parquet, or are only counted. `workers`: into how many splits the sources are cut. `paced`
-    releases events in real time, `rate` of them per second. `progress` is told, now and then, how far each query is.
+    releases events in real time, `rate` of them per second. `slo`: the objective of each query. `strategy`: what
+    schedules them, if not the cluster's. `progress` is told, now and then, how far each query is.
     """
     jobs: dict[str, JobHandle] = {}
     rows_of: dict[str, int] = {}
     try:
         for name in names:
             query = query_named(name)
-            flow = Dataflow(query.name, splits=workers)
+            flow = Dataflow(query.name, splits=workers, slo=slo)
             sink: Sink = discard() if out is None else to_parquet(out / query.name, overwrite=True)
             query.function(flow, GeneratedTables(events, rate, in_real_time=paced)).sink(sink)
             rows_of[name] = _rows_read_by(flow)
-            jobs[name] = cluster.submit(flow)
+            jobs[name] = cluster.submit(flow, strategy=strategy)
         statuses = _wait(jobs, rows_of, events, progress)
     except BaseException:
         for job in jobs.values():
             _give_up(job)
         raise
-    return [_report(name, events, statuses[name]) for name in names]
+    return [_report(name, events, statuses[name], slo) for name in names]
 
 
 def _wait(
@@ -88,11 +92,21 @@ def _rows_read_by(flow: Dataflow) -> int:
     return rows
 
 
-def _report(name: str, events: int, status: JobStatus) -> RunReport:
+def _report(name: str, events: int, status: JobStatus, slo: SLO | None) -> RunReport:
     assert status.ended_s is not None
     began_s = status.submitted_s if status.started_s is None else status.started_s
     metrics = status.metrics
-    return RunReport(name, events, metrics.rows_out, status.ended_s - began_s, metrics.latency_ms)
+    return RunReport(
+        name,
+        events,
+        metrics.rows_out,
+        status.ended_s - began_s,
+        metrics.latency_ms,
+        status.strategy,
+        slo,
+        metrics.satisfaction,
+        metrics.forwarded,
+    )
 
 
 def _give_up(job: JobHandle) -> None:

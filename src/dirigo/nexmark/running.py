@@ -8,16 +8,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
-from dirigo.flow import Dataflow, FlowError, Job, Sink, to_callback, to_parquet
+from dirigo.flow import SLO, Dataflow, FlowError, Job, Sink, to_callback, to_parquet
 from dirigo.flow.reading import SourceReader
+from dirigo.flow.strategies import strategy_of
 from dirigo.nexmark.generator import RATE, Generator
 from dirigo.nexmark.queries import QUERIES, Query
 from dirigo.nexmark.sources import EventSource
 from dirigo.nexmark.tables import GeneratedTables
-from dirigo.scheduling import Fifo
+from dirigo.scheduling import Fifo, Strategy, StrategyLike, name_of
+from dirigo.scheduling.accounting import Satisfaction
 from dirigo.sim.inline import InlineHost
 from dirigo.testing import Simulation
 
@@ -41,6 +44,12 @@ class RunReport:
     """Wall-clock time from the first event read to the last row written."""
     latency_ms: Mapping[str, float] = field(default_factory=dict)
     """p50, p95, p99 and max, from the moment at which events were due to their results; where the host measures it."""
+    strategy: str = ""
+    slo: SLO | None = None
+    satisfaction: Satisfaction = field(default_factory=Satisfaction)
+    """How well the objective was met; where the host measures it."""
+    forwarded: int = 0
+    """Messages that ran at another worker than their actor's home."""
 
     @property
     def events_per_s(self) -> float:
@@ -57,11 +66,14 @@ def run_query(
     workers: int = 1,
     chaos: bool = False,
     seed: int = 0,
+    strategy: StrategyLike | None = None,
+    slo: SLO | None = None,
     progress: Progress | None = None,
 ) -> RunReport:
     """Run a query over the first `events` events. Its rows go to OUT/<query>/*.parquet, or are only counted.
 
-    `progress` is told, now and then, how many of the events have been read.
+    `strategy`: what schedules, first come first served if not given, or anything at random with `chaos`. `progress` is
+    told, now and then, how many of the events have been read.
     """
     query = query_named(name)
     check_run(events, rate, host, workers)
@@ -73,11 +85,13 @@ def run_query(
         sink = to_callback(lambda batch: rows_seen.append(batch.num_rows), batches=True, name="count")
     else:
         sink = to_parquet(out / query.name, overwrite=True)
-    flow = Dataflow(query.name)
+    flow = Dataflow(query.name, slo=slo)
     query.function(flow, GeneratedTables(events, rate)).sink(sink)
-    seconds = _run_on_sim(flow, workers, chaos, seed, _told_in_events(events, progress))
+    chosen = strategy_of(strategy) if strategy is not None else None if chaos else Fifo()
+    seconds, forwarded = _run_on_sim(flow, workers, chaos, seed, chosen, _told_in_events(events, progress))
     rows = sum(rows_seen) if out is None else _rows_in(out / query.name)
-    return RunReport(query.name, events, rows, seconds)
+    named = "" if chosen is None else name_of(chosen)
+    return RunReport(query.name, events, rows, seconds, strategy=named, slo=slo, forwarded=forwarded)
 
 
 def query_named(name: str) -> Query:
@@ -105,19 +119,22 @@ def check_run(events: int, rate: int, host: str, workers: int) -> None:
 _Look = Callable[[list[SourceReader]], None]
 
 
-def _run_on_sim(flow: Dataflow, workers: int, chaos: bool, seed: int, look: _Look) -> float:
-    """Run a flow in this process and return the seconds that it took.
+def _run_on_sim(
+    flow: Dataflow, workers: int, chaos: bool, seed: int, strategy: Strategy | None, look: _Look
+) -> tuple[float, int]:
+    """Run a flow in this process; the seconds that it took, and how many messages ran at another worker than their home.
 
     One worker that nothing disturbs needs no simulated network or clock: it runs as quickly as it can, by the real clock.
     """
-    if workers == 1 and not chaos:
+    if workers == 1 and not chaos and type(strategy) is Fifo:
         job = Job(flow)
         job.prepare_sinks()
         host = InlineHost(job.specs(), Fifo(), time.time)
         began = time.perf_counter()
         host.run(job.readers, ROWS_AT_ONCE, lambda: look(job.readers))
-        return time.perf_counter() - began
-    simulation = Simulation(flow, workers=workers, chaos=chaos, seed=seed, rows_max=ROWS_AT_ONCE, writes=True)
+        return time.perf_counter() - began, 0
+    how: dict[str, Any] = {"workers": workers, "chaos": chaos, "seed": seed, "strategy": strategy}
+    simulation = Simulation(flow, **how, rows_max=ROWS_AT_ONCE, writes=True)
     readers = simulation.job.readers
     began = time.perf_counter()
     # Virtual time goes as event time does, which may be days: no more than so many looks.
@@ -128,7 +145,7 @@ def _run_on_sim(flow: Dataflow, workers: int, chaos: bool, seed: int, look: _Loo
         look(readers)
     simulation.finish()
     look(readers)
-    return time.perf_counter() - began
+    return time.perf_counter() - began, simulation.elsewhere.total()
 
 
 def _told_in_events(events: int, progress: Progress | None) -> _Look:

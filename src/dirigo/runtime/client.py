@@ -22,7 +22,8 @@ from dirigo.runtime import control
 from dirigo.runtime.errors import ControlError, JobFailed
 from dirigo.runtime.plain_columns import plain_schema
 from dirigo.runtime.results import ResultsReader
-from dirigo.runtime.shipping import manifest_of, ship
+from dirigo.runtime.shipping import manifest_of, named_shipment, ship
+from dirigo.scheduling import StrategyLike
 
 T = TypeVar("T")
 
@@ -82,21 +83,31 @@ class Client:
 
     # --- jobs ----------------------------------------------------------------------------------------------------------
 
-    def submit(self, flow: Dataflow, *, name: str | None = None, budget_bytes: int = BUDGET_BYTES) -> JobHandle:
+    def submit(
+        self,
+        flow: Dataflow,
+        *,
+        name: str | None = None,
+        strategy: StrategyLike | None = None,
+        budget_bytes: int = BUDGET_BYTES,
+    ) -> JobHandle:
         """Run a flow as a job. Rows for sinks such as collect() come back to this process while the job runs.
 
-        `budget_bytes`: when more than this waits in the job's queues, its sources stop for a while.
+        `strategy`: what schedules it, if not the cluster's; a name, "module:Class", or a ``Strategy``. Jobs with the same
+        strategy are scheduled together. `budget_bytes`: when more than this waits in the job's queues, its sources stop
+        for a while.
         """
         if budget_bytes < 1:
             raise ControlError(f"a budget of {budget_bytes} bytes lets nothing run; give 1 or more.")
         if name is not None:
             check_name(name, "a job needs a name")
         shipment = ship(flow)
+        how = (None, "") if strategy is None else named_shipment(strategy)
         job = Job(flow, name=name)
         for reader in job.readers:
             reader.split.close()
         job.prepare_sinks()
-        request = control.Submit(job.name, shipment, manifest_of(job), budget_bytes)
+        request = control.Submit(job.name, shipment, manifest_of(job), budget_bytes, *how)
         status = self._ask(request, control.JobStatus)
         return JobHandle(self, status, [(each.name, each.sink, plain_schema(each.schema)) for each in job.outside_sinks()])
 

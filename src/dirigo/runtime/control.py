@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from dirigo.runtime.keys import Keys
+from dirigo.scheduling.accounting import Account, Satisfaction
 
 
 class _Record(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -61,8 +62,12 @@ class JobFigures(msgspec.Struct, array_like=True):
     late_rows: int = 0
     watermark_ms: int | None = None  # the furthest behind of its sources
     paused: bool = False
-    latencies: dict[int, int] = {}  # see runtime.latency
-    forwarded: int = 0
+    forwarded: int = 0  # messages that lessors here had run elsewhere
+    rounds: int = 0  # of lessors here, one or more barriers each
+    gathered: int = 0  # those that put partial states together
+    account: Account = msgspec.field(default_factory=Account)
+    helpers_version: int = 0  # which order about its helpers is obeyed here
+    lent_to: tuple[int, ...] = ()  # workers that are none of them any more, and still have something of it
 
 
 class WorkerFigures(msgspec.Struct, array_like=True):
@@ -172,12 +177,23 @@ class Install(_Record, frozen=True):
     shipment: bytes
     workers: tuple[int, ...]  # where its lessors are
     budget_bytes: int
+    strategy: bytes
 
 
 class Start(_Record, frozen=True):
     """Everybody knows the job: its sources may begin."""
 
     job: str
+    helpers: tuple[int, ...]
+    version: int
+
+
+class Helpers(_Record, frozen=True):
+    """The workers that know a job now, so that its messages may run there."""
+
+    job: str
+    helpers: tuple[int, ...]
+    version: int  # grows with each change
 
 
 class DrainJob(_Record, frozen=True):
@@ -208,7 +224,7 @@ class Stop(_Record, frozen=True):
     """Go."""
 
 
-ToWorker = Welcome | Members | Pulse | Install | Start | DrainJob | Remove | Release | Stop
+ToWorker = Welcome | Members | Pulse | Install | Start | Helpers | DrainJob | Remove | Release | Stop
 
 
 # --- clients and the controller --------------------------------------------------------------------------------------------
@@ -220,7 +236,9 @@ class JobMetrics(msgspec.Struct, frozen=True):
     rows_in: int = 0
     rows_out: int = 0
     messages: int = 0
-    forwarded: int = 0
+    forwarded: int = 0  # messages that ran at another worker than their actor's home, because the home would have been late
+    barriers: int = 0
+    gathered: int = 0  # barriers at which partial states were put together
     queued_bytes: int = 0
     state_bytes: int = 0
     busy_s: float = 0.0
@@ -228,6 +246,8 @@ class JobMetrics(msgspec.Struct, frozen=True):
     watermark_ms: int | None = None
     sources_paused: bool = False
     latency_ms: dict[str, float] = {}  # p50, p95, p99, max: from a row's intended arrival to its result
+    latencies: dict[int, int] = {}  # the same as counts per bucket: see scheduling.accounting
+    satisfaction: Satisfaction = Satisfaction()
 
 
 class JobStatus(msgspec.Struct, frozen=True):
@@ -243,6 +263,9 @@ class JobStatus(msgspec.Struct, frozen=True):
     traceback: str | None = None
     workers: tuple[int, ...] = ()
     metrics: JobMetrics = JobMetrics()
+    strategy: str = ""
+    latency_objective_ms: int | None = None
+    target: float | None = None
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
@@ -323,6 +346,8 @@ class Submit(_Record, frozen=True):
     shipment: bytes
     manifest: Manifest
     budget_bytes: int
+    strategy: bytes | None = None  # the pool's if there is none
+    strategy_name: str = ""
 
 
 class GetJob(_Record, frozen=True):
@@ -418,6 +443,8 @@ class Manifest(msgspec.Struct, frozen=True):
     partitions: int
     sinks: dict[str, tuple[int, bytes]]  # those that go to the results log: how many partitions write, and the schema
     pushed: dict[str, tuple[int, bytes]]  # sources that take rows from outside: how many splits, and the schema
+    latency_ms: int | None = None  # the objective
+    target: float | None = None
 
 
 class Asked(_Record, frozen=True):

@@ -30,6 +30,8 @@ from dirigo.runtime.log_server import RETAIN_BYTES, RETAIN_S, LogServer
 from dirigo.runtime.membership import Slot
 from dirigo.runtime.pool import Pool
 from dirigo.runtime.requests import Requests
+from dirigo.runtime.shipping import named_shipment
+from dirigo.scheduling import DEFAULT, StrategyLike
 
 TICK_S = 0.1
 PULSE_S = 1.0
@@ -53,12 +55,14 @@ class Controller:
         *,
         logs: Path,
         host: str = "127.0.0.1",
+        strategy: StrategyLike = DEFAULT,
         retain_bytes: int = RETAIN_BYTES,
         retain_s: float = RETAIN_S,
     ) -> None:
         self.name = name
         self.run_id = secrets.token_hex(8)
         self.keys = Keys.new()
+        self._strategy = named_shipment(strategy)  # of jobs that come without one
         self.pool = pool
         self.slots: dict[int, Slot] = {}
         self.jobs: dict[str, JobRecord] = {}
@@ -302,8 +306,11 @@ class Controller:
             self.pool.start(self.bootstrap(number))
         for slot in sorted(staying, key=lambda each: each.worker)[self.wanted :]:
             slot.state = "leaving"
+            for job in self.jobs.values():
+                if job.state in ("running", "draining") and job.outcome is None:
+                    self._tell_helpers(job)
         for slot in [each for each in self.slots.values() if each.state == "leaving"]:
-            if not any(job.is_live and job.was_served_by(slot.worker) for job in self.jobs.values()):
+            if not any(job.is_live and job.needs(slot.worker) for job in self.jobs.values()):
                 self.pool.stop(slot.worker)
                 self._order(slot, control.Stop())
                 del self.slots[slot.worker]
@@ -334,7 +341,19 @@ class Controller:
                 )
         self._submissions += 1
         job_id = f"{request.name}~{self._submissions}"
-        job = JobRecord(job_id, request.name, request.manifest, request.shipment, request.budget_bytes, time.time())
+        strategy, strategy_name = self._strategy
+        if request.strategy is not None:
+            strategy, strategy_name = request.strategy, request.strategy_name
+        job = JobRecord(
+            job_id,
+            request.name,
+            request.manifest,
+            request.shipment,
+            request.budget_bytes,
+            strategy,
+            strategy_name,
+            time.time(),
+        )
         job.logs_ended = not request.manifest.sinks
         try:
             self.logs.add(job.id, job.name, request.manifest)
@@ -376,9 +395,24 @@ class Controller:
         if job.state == "starting" and not job.installing:
             job.state = "running"
             job.started_s = time.time()
-            self._order_all(job.installed, control.Start(job.id))
+            job.helpers_version += 1
+            self._order_all(job.installed, self._start(job))
             for wanted in job.to_drain:
                 self.drain(job, wanted)
+        elif job.state in ("running", "draining"):  # a newcomer
+            self._order(slot, self._start(job))
+            self._tell_helpers(job)
+
+    def _helpers(self, job: JobRecord) -> tuple[int, ...]:
+        """The workers that a job's messages may run at: they know it, and are to stay."""
+        return tuple(sorted(worker for worker in job.installed if self.slots[worker].state == "ready"))
+
+    def _start(self, job: JobRecord) -> control.Start:
+        return control.Start(job.id, self._helpers(job), job.helpers_version)
+
+    def _tell_helpers(self, job: JobRecord) -> None:
+        job.helpers_version += 1
+        self._order_all(job.installed, control.Helpers(job.id, self._helpers(job), job.helpers_version))
 
     def drain(self, job: JobRecord, source: str | None) -> None:
         if job.state in ("waiting", "starting"):

@@ -11,12 +11,12 @@ from dirigo.flow.reading import Emission, SourceReader
 from dirigo.flow.states import StageStates
 from dirigo.kernel import CriticalRun, Data, Executable, job_of
 from dirigo.runtime.control import ActorEnded
-from dirigo.runtime.installed import InstalledJob
+from dirigo.runtime.installed import ROWS_AT_ONCE, InstalledJob
 from dirigo.runtime.last_words import LastWords
 from dirigo.runtime.site import Site, size_of, told
 
-ROWS_AT_ONCE = 16_384
 SOURCE_EVERY_S = 0.02  # so often a source is read although messages wait: their job is not the only one
+PACED_EVERY_S = 0.005  # the same for a source that gives only what is due, which is soon done
 _ASK_AGAIN_S = 0.002  # a source that had nothing
 _IDLE_S = 0.5
 
@@ -79,8 +79,8 @@ class Executor:
         try:
             message = site.worker.next()
         except Exception as error:
-            for name in list(site.jobs):  # a strategy that fails serves nobody
-                site.fail(name, *told(error))
+            site.worker.abandon()  # it may have been chosen before something failed
+            site.fail_for(error)
             return None
         site.running_since = None if message is None else time.time()
         return message
@@ -122,18 +122,21 @@ class Executor:
         job = site.jobs.get(job_of(message.to))
         if site.worker.running is not message or job is None:
             return  # the job went meanwhile, and the kernel has forgotten the message
-        job.figures.messages += 1
         job.figures.busy_s += elapsed
         if failure is not None:
             site.worker.abandon()
             site.fail(job.id, *told(failure))
             return
         try:
-            site.worker.finish(elapsed)
+            trail = site.worker.finish(elapsed)
         except Exception as error:  # a state of the user's may raise anything when it is merged
             site.worker.abandon()
-            site.fail(job.id, *told(error))
+            site.fail_for(error, job.id)
             return
+        rows = site.worker.rows(message)
+        job.note_cost(message, rows, elapsed)
+        is_result = message.to in job.leaves and type(message) is Data
+        job.figures.account.note(message, site.worker.now, trail, rows if is_result else 0)
         if type(message) is Data:
             job.budget.queued -= size_of(message.payload)
         elif message.to in job.leaves:
@@ -192,6 +195,7 @@ class Executor:
 
         def read() -> None:
             nonlocal emissions
+            job.cut_messages(reader)
             emissions = job.read(reader, ROWS_AT_ONCE)
 
         site.running_since = time.time()
@@ -201,7 +205,8 @@ class Executor:
         elapsed = time.perf_counter() - began
         self._last_words.note("")
         # A slow source gets no more than half of the time while messages wait.
-        self._next_read_s = time.time() + max(SOURCE_EVERY_S, elapsed)
+        every_s = SOURCE_EVERY_S if reader.split.next_due_s is None else PACED_EVERY_S
+        self._next_read_s = time.time() + max(every_s, elapsed)
         with site.lock:
             site.running_since = None
             if job.id not in site.jobs:
@@ -220,7 +225,7 @@ class Executor:
                 for emission in emissions:
                     source.emit(emission)
             except Exception as error:
-                site.fail(job.id, *told(error))
+                site.fail_for(error, job.id)
                 return
             site.flush()
 

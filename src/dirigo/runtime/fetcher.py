@@ -28,7 +28,7 @@ from dirigo.runtime.installed import InstalledJob
 from dirigo.runtime.last_words import LastWords
 from dirigo.runtime.log_posting import LogPosting
 from dirigo.runtime.peers import CONTROL, DATA
-from dirigo.runtime.site import Site, told
+from dirigo.runtime.site import Site
 from dirigo.runtime.staging import StagingError
 from dirigo.runtime.wire import BadPacketError, Broken, Head, Pressure, decode_head, decode_messages
 
@@ -134,6 +134,9 @@ class Fetcher:
                 head = decode_head(frames)
                 with site.lock:
                     problem = site.peers.accept(lane, head, sum(map(len, frames)))
+                    if not problem:
+                        site.worker.now = time.time()
+                        site.worker.note_load(head.sender, head.load)
                 if problem is None:
                     self._deliver(head, frames)
                 elif problem:
@@ -159,9 +162,8 @@ class Fetcher:
             silent = site.peers.tend()
             worker = site.worker
             worker.now = time.time()
-            due = worker.next_timer() if worker.timed else None
-            if due is not None and due <= worker.now:
-                self._fire_timers()
+            self._fire_timers()
+            site.tell_load()
             site.bell.silence()  # and look: should it ever have been rung half, it is heard again from now on
         for peer in silent:
             site.report(control.PeerLost(peer.member.worker, peer.member.incarnation))
@@ -174,11 +176,12 @@ class Fetcher:
     def _fire_timers(self) -> None:
         site = self._site
         try:
-            site.worker.fire_timers()
-            site.flush()
-        except Exception as error:
-            for name in list(site.jobs):  # whose it was is not known
-                site.fail(name, *told(error))
+            due = site.worker.next_timer()
+            if due is not None and due <= site.worker.now:
+                site.worker.fire_timers()
+                site.flush()
+        except Exception as error:  # unless a strategy failed, whose it was is not known
+            site.fail_for(error)
 
     # --- the controller ------------------------------------------------------------------------------------------------
 
@@ -212,8 +215,10 @@ class Fetcher:
             running = site.worker.running
             since = site.running_since
             self._look_at_states()
+            site.look_at_leases()
             for job in site.jobs.values():
                 job.refresh()
+                job.figures.rounds, job.figures.gathered = site.worker.rounds.get(job.id, (0, 0))
                 site.tell_pressure_of(job, is_time=True)
             figures = control.WorkerFigures(
                 busy_s=site.busy_s + (0.0 if since is None else time.time() - since),
@@ -259,15 +264,17 @@ class Fetcher:
                 site.peers.incarnation = order.incarnation
                 self._posting.connect(order.log, site.worker.id, order.incarnation)
                 with site.lock:
-                    site.peers.set_members(order.members)
+                    site.set_members(order.members)
             case control.Members():
                 with site.lock:
-                    site.peers.set_members(order.members)
+                    site.set_members(order.members)
             case control.Install():
                 # In a thread of its own: it runs the user's imports, and the worker thread may be busy with others.
                 threading.Thread(target=self._install, args=(order,), name=f"install {order.job}", daemon=True).start()
             case control.Start():
-                self._change(order.job, lambda job: setattr(job, "is_started", True))
+                self._change(order.job, lambda job: self._start(job, order))
+            case control.Helpers():
+                self._change(order.job, lambda job: self._set_helpers(job, order))
             case control.DrainJob():
                 self._change(order.job, lambda job: job.end_source(order.source))
             case control.Remove():
@@ -286,6 +293,15 @@ class Fetcher:
                 change(job)
                 if self._site.is_idle:
                     self._site.wake_worker()
+
+    def _start(self, job: InstalledJob, order: control.Start) -> None:
+        self._set_helpers(job, order)
+        job.is_started = True
+
+    def _set_helpers(self, job: InstalledJob, order: control.Start | control.Helpers) -> None:
+        job.helpers = frozenset(order.helpers)
+        job.helpers_version = order.version
+        self._site.count_helpers()
 
     def _install(self, order: control.Install) -> None:
         site = self._site
@@ -309,6 +325,7 @@ class Fetcher:
             job = self._site.jobs.get(name)
             if job is not None:
                 job.refresh()
+                job.figures.rounds, job.figures.gathered = self._site.worker.rounds.get(name, (0, 0))
             self._site.report(control.Removed(name, control.JobFigures() if job is None else job.figures))
             self._site.remove(name)
         if self._executor.interrupt(name):

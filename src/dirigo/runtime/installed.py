@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -16,15 +18,19 @@ from dirigo.flow.job import Job
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.reading import Emission, SourceReader
 from dirigo.flow.sources.pushed import PushedSource, PushedSplit
-from dirigo.kernel import Address, Behaviour, Context, CriticalRun, FunctionSpec, Source, States, WorkerId
+from dirigo.kernel import Address, Behaviour, Context, CriticalRun, Executable, FunctionSpec, Source, States, WorkerId
 from dirigo.runtime.budget import Budget
 from dirigo.runtime.control import Install, JobFigures
-from dirigo.runtime.latency import bucket_of
 from dirigo.runtime.log_sink import LogSink
 from dirigo.runtime.payload import Packed
 from dirigo.runtime.pushing import StageAck, StageHeader
 from dirigo.runtime.shipping import unship
 from dirigo.runtime.staging import Staging
+from dirigo.scheduling import for_worker
+from dirigo.scheduling.costs import Costs
+
+ROWS_AT_ONCE = 16_384
+MESSAGE_S = 0.005  # how long a message of a source should take at most, wherever it or what comes of it is executed
 
 PostResult = Callable[[str, str, int, pa.RecordBatch | None], None]
 
@@ -41,6 +47,13 @@ class InstalledJob:
         self.state_sizes: dict[Address, int] = {}
         self.state_cursor = 0
         job = self._job = Job(unship(install.shipment), install.workers, install.job)
+        self.strategy_key = install.strategy
+        pattern = pickle.loads(install.strategy)  # of a holder of the cluster's keys, as the flow is
+        self.new_strategy = partial(for_worker, pattern)
+        self.weight = 1.0 if job.flow.slo is None else job.flow.slo.weight
+        self.helpers: frozenset[WorkerId] = frozenset()  # the workers that know it, once it has started
+        self.helpers_version = 0
+        self._costs = Costs()
         self.leaves = {
             address
             for stage in job.plan.stages
@@ -66,10 +79,8 @@ class InstalledJob:
         self.to_end: set[str] = set()  # sources that were asked to end, by operator; "" for all
 
     def _spec(self, spec: FunctionSpec) -> FunctionSpec:
-        figures = self.figures if spec.address in self.leaves else None
-
         def unpacking(states: States, make: Callable[[States], Behaviour] = spec.behaviour) -> Behaviour:
-            return Unpacking(make(states), figures)
+            return Unpacking(make(states))
 
         return replace(spec, behaviour=unpacking)
 
@@ -135,6 +146,15 @@ class InstalledJob:
             return emissions
         return reader.read(rows_max, now)
 
+    def note_cost(self, message: Executable, rows: int, elapsed_s: float) -> None:
+        """Learn what rows cost, so that sources cut them into messages that do not take long: no message is interrupted."""
+        if not message.critical:
+            self._costs.of(message.to).learn(rows, elapsed_s)
+
+    def cut_messages(self, reader: SourceReader) -> None:
+        dearest_s = self._costs.dearest_row_s()
+        reader.message_rows = max(1, int(MESSAGE_S / dearest_s)) if dearest_s * ROWS_AT_ONCE > MESSAGE_S else ROWS_AT_ONCE
+
     def note_read(self, reader: SourceReader, rows_before: int) -> None:
         self.figures.rows_in += reader.rows - rows_before
         if reader.has_ended:
@@ -177,6 +197,8 @@ class InstalledJob:
 
     def refresh(self) -> None:
         """Bring figures up to date that are not kept all the time."""
+        self.figures.rows_out = self.figures.account.results
+        self.figures.messages = self.figures.account.messages
         self.figures.queued_bytes = self.budget.queued
         self.figures.state_bytes = self.budget.state_bytes
         self.figures.late_rows = sum(self._job.plan.late_rows_dropped.values())
@@ -198,21 +220,13 @@ class InstalledJob:
 class Unpacking:
     """A behaviour whose messages may have come from elsewhere, and are unpacked now that they are executed."""
 
-    __slots__ = ("_figures", "_inner")
+    __slots__ = ("_inner",)
 
-    def __init__(self, inner: Behaviour, figures: JobFigures | None) -> None:
+    def __init__(self, inner: Behaviour) -> None:
         self._inner = inner
-        self._figures = figures  # for an actor at the end of the graph
 
     def on_message(self, context: Context, payload: Any) -> None:
-        if type(payload) is Packed:
-            payload = payload.unpack()
-        self._inner.on_message(context, payload)
-        figures = self._figures
-        if figures is not None:
-            figures.rows_out += payload[1].num_rows
-            bucket = bucket_of(time.time() - context.created)
-            figures.latencies[bucket] = figures.latencies.get(bucket, 0) + 1
+        self._inner.on_message(context, payload.unpack() if type(payload) is Packed else payload)
 
     def on_critical(self, context: Context, critical: CriticalRun) -> None:
         self._inner.on_critical(context, critical)

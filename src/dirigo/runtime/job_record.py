@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from dirigo.runtime.control import AttemptRef, Install, JobFigures, JobMetrics, JobStatus, Manifest
-from dirigo.runtime.latency import percentiles
+from dirigo.scheduling.accounting import percentiles, summed
 
 LIVE = ("waiting", "starting", "running", "draining")
 
@@ -30,6 +29,8 @@ class JobRecord:
     manifest: Manifest
     shipment: bytes
     budget_bytes: int
+    strategy: bytes
+    strategy_name: str
     submitted_s: float
     state: str = "waiting"  # for workers; then starting, running, draining, finished, cancelled, failed
     workers: tuple[int, ...] = ()  # where its lessors are
@@ -47,6 +48,7 @@ class JobRecord:
     places: dict[tuple[str, int], int] = field(default_factory=dict)  # (source, split) -> worker
     commits: dict[tuple[str, str], Commit] = field(default_factory=dict)  # the last one of each (source, query)
     figures: dict[int, JobFigures] = field(default_factory=dict)  # by worker
+    helpers_version: int = 0  # of the last order about its helpers
 
     def forget_worker(self, worker: int) -> None:
         for workers in (self.installing, self.installed, self.removing):
@@ -61,17 +63,24 @@ class JobRecord:
         return self.logs_ended and len(self.ended_leaves) >= self.manifest.leaves
 
     def install(self) -> Install:
-        return Install(self.id, self.shipment, self.workers, self.budget_bytes)
+        return Install(self.id, self.shipment, self.workers, self.budget_bytes, self.strategy)
 
     def was_served_by(self, worker: int) -> bool:
         figures = self.figures.get(worker)
         return worker in self.workers or (figures is not None and figures.messages > 0)
 
+    def needs(self, worker: int) -> bool:
+        """Whether a worker has to stay: it has done something for the job, or others may have sent it something to do."""
+        if self.was_served_by(worker):
+            return True
+        others = [self.figures.get(each, JobFigures()) for each in self.installed - {worker}]
+        return worker in self.installed and any(
+            each.helpers_version < self.helpers_version or worker in each.lent_to for each in others
+        )
+
     def metrics(self) -> JobMetrics:
         figures = list(self.figures.values())
-        latencies: Counter[int] = Counter()
-        for each in figures:
-            latencies.update(each.latencies)
+        account = summed(each.account for each in figures)
         watermarks = [each.watermark_ms for each in figures if each.watermark_ms is not None]
         is_live = self.is_live
         return JobMetrics(
@@ -79,13 +88,17 @@ class JobRecord:
             rows_out=sum(each.rows_out for each in figures),
             messages=sum(each.messages for each in figures),
             forwarded=sum(each.forwarded for each in figures),
+            barriers=sum(each.rounds for each in figures),
+            gathered=sum(each.gathered for each in figures),
             queued_bytes=sum(each.queued_bytes for each in figures) if is_live else 0,
             state_bytes=sum(each.state_bytes for each in figures) if is_live else 0,
             busy_s=round(sum(each.busy_s for each in figures), 6),
             late_rows=sum(each.late_rows for each in figures),
             watermark_ms=min(watermarks, default=None),
             sources_paused=is_live and any(each.paused for each in figures),
-            latency_ms=percentiles(latencies),
+            latency_ms=percentiles(account.latencies),
+            latencies=account.latencies,
+            satisfaction=account.report(),
         )
 
     def status(self) -> JobStatus:
@@ -101,4 +114,7 @@ class JobRecord:
             self.traceback,
             self.workers,
             self.metrics(),
+            self.strategy_name,
+            self.manifest.latency_ms,
+            self.manifest.target,
         )

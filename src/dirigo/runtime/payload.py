@@ -85,6 +85,11 @@ class Packed:
         body, buffers = self.head[2], self.head[3]
         return pickle.loads(self._body(body), buffers=[self._body(buffer) for buffer in buffers])
 
+    @property
+    def rows(self) -> int:
+        """How many rows it carries, without looking into it; of several tables, the longest has."""
+        return max((part[3] for part in self.head[3]), default=1) if self.head[0] != _PICKLED else 1
+
     def schema_ids(self) -> list[int]:
         return [part[1] for part in self.head[3]] if self.head[0] != _PICKLED else []
 
@@ -123,8 +128,9 @@ def _pickled(payload: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
 
 def _part(
     to: Address, port: int, slot: int, batch: pa.RecordBatch, frames: list[Frame], schemas: Schemas
-) -> tuple[int, int, int | Frame]:
-    return (slot, schemas.id_of(to, port, slot, batch.schema), _inlined(memoryview(batch.serialize()), frames))
+) -> tuple[int, int, int | Frame, int]:
+    body = _inlined(memoryview(batch.serialize()), frames)
+    return (slot, schemas.id_of(to, port, slot, batch.schema), body, batch.num_rows)
 
 
 def _is_slotted(content: Any) -> bool:

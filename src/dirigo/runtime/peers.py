@@ -24,6 +24,8 @@ LARGE_BYTES = 1 << 16  # a control message of this size would hold up the others
 PACKETS_IN_SOCKET = 256
 PACKET_BYTES_MOST = 1 << 20  # a burst is cut into packets of about this size
 LOST_AFTER_S = 30.0
+_LOADS_AT_ONCE = 8
+_LOAD_STEP_S = 0.002  # a smaller change of load is no news
 
 
 class Lane:
@@ -50,12 +52,13 @@ class Lane:
 class Peer:
     """Another worker."""
 
-    __slots__ = ("is_reported", "lanes", "member")
+    __slots__ = ("is_reported", "lanes", "load_told", "member")
 
     def __init__(self, member: Member, lanes: tuple[Lane, Lane]) -> None:
         self.member = member
         self.lanes = lanes
         self.is_reported = False
+        self.load_told = (0.0, 0.0)
 
 
 class Peers:
@@ -78,6 +81,8 @@ class Peers:
         self.by_worker: dict[WorkerId, Peer] = {}
         self.unacknowledged: Counter[str] = Counter()  # bytes, by job
         self.lost_messages = 0  # to workers that are gone; their jobs fail anyway
+        self.load = (0.0, 0.0)  # what others are told of the own one, with every packet
+        self._turn = 0
 
     # --- membership ----------------------------------------------------------------------------------------------------
 
@@ -177,7 +182,8 @@ class Peers:
         control.told()
         data.told()
         own = (FORMAT, self._worker, self.incarnation)
-        return Head(*own, member.worker, member.incarnation, number, acks, is_missing, schemas, headers)
+        peer.load_told = self.load
+        return Head(*own, member.worker, member.incarnation, number, acks, is_missing, self.load, schemas, headers)
 
     # --- receiving -----------------------------------------------------------------------------------------------------
 
@@ -216,6 +222,15 @@ class Peers:
         except zmq.Again:
             peer.lanes[CONTROL].receiving.is_missing = True  # tell later
 
+    def tell_load(self) -> None:
+        """Tell some of those, in turn, that have heard something quite different; others hear of it with the next packet."""
+        peers = list(self.by_worker.values())
+        for _ in range(min(len(peers), _LOADS_AT_ONCE)):
+            self._turn += 1
+            peer = peers[self._turn % len(peers)]
+            if any(_is_news(told, now) for told, now in zip(peer.load_told, self.load, strict=True)):
+                self._acknowledge(peer)
+
     def tend(self) -> list[Peer]:
         """Now and then: offer again, acknowledge what is owed, and return peers that have been silent for too long."""
         now = self._clock()
@@ -231,6 +246,10 @@ class Peers:
             if any(lane.receiving.owes_soon() for lane in peer.lanes):
                 self._acknowledge(peer)
         return silent
+
+
+def _is_news(told_s: float, now_s: float) -> bool:
+    return abs(now_s - told_s) > max(_LOAD_STEP_S, 0.25 * told_s)
 
 
 class Draft:

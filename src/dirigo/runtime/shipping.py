@@ -25,10 +25,12 @@ from dirigo.flow.job import Job
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.sinks.sink import Sink
 from dirigo.flow.sources.pushed import PushedSource
+from dirigo.flow.strategies import strategy_of
 from dirigo.runtime.control import Manifest
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.log_sink import LogSink
 from dirigo.runtime.plain_columns import plain_schema
+from dirigo.scheduling import Strategy, StrategyLike, name_of
 
 SHIPMENT_BYTES_MOST = 256 << 20
 _registry = Lock()  # around the registry of cloudpickle, which is the whole process's
@@ -55,6 +57,21 @@ def ship(flow: Dataflow) -> bytes:
     return shipment
 
 
+def named_shipment(given: StrategyLike) -> tuple[bytes, str]:
+    """A strategy as bytes, and its name. Two that are alike give the same bytes."""
+    strategy = strategy_of(given)
+    return _shipped(strategy), name_of(strategy)
+
+
+def _shipped(strategy: Strategy) -> bytes:
+    with _registry, _user_modules_by_value():
+        try:
+            return bytes(cloudpickle.dumps(strategy, protocol=pickle.HIGHEST_PROTOCOL))
+        except Exception as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ControlError(f"the strategy {strategy.name} cannot be sent to the workers ({reason}).") from error
+
+
 def unship(shipment: bytes) -> Dataflow:
     flow = pickle.loads(shipment)
     assert isinstance(flow, Dataflow)
@@ -75,7 +92,9 @@ def manifest_of(job: Job) -> Manifest:
         if isinstance(node, SourceNode) and isinstance(node.source, PushedSource):
             splits = sum(reader.source is node.source for reader in job.readers)
             pushed[node.name] = (splits, node.source.schema.serialize().to_pybytes())
-    return Manifest(leaves, len(job.plan.addresses), sinks, pushed)
+    slo = job.flow.slo
+    objective = (None, None) if slo is None or slo.latency_ms is None else (slo.latency_ms, slo.target)
+    return Manifest(leaves, len(job.plan.addresses), sinks, pushed, *objective)
 
 
 class _Shipper(cloudpickle.Pickler):  # type: ignore[misc]

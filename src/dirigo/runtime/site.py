@@ -13,13 +13,15 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from random import Random
 from threading import Lock
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from dirigo.flow.errors import OperatorFailure, RowFailure
-from dirigo.kernel import Data, Directory, DirigoError, Hooks, Message, Worker, WorkerId, job_of
+from dirigo.flow.payloads import rows_of as rows_of_payload
+from dirigo.kernel import Data, Directory, DirigoError, Message, Worker, WorkerId, job_of
 from dirigo.kernel.message import Lane
 from dirigo.runtime import control
 from dirigo.runtime.bell import Bell
@@ -28,6 +30,7 @@ from dirigo.runtime.installed import InstalledJob
 from dirigo.runtime.payload import Packed, Schemas
 from dirigo.runtime.peers import Peers
 from dirigo.runtime.wire import Broken, Pressure
+from dirigo.scheduling import Arbiter, StrategyFailure
 
 _log = logging.getLogger(__name__)
 _INPUT = Lane.INPUT
@@ -46,9 +49,12 @@ class Result(NamedTuple):
 class Site:
     """One worker process. Everything but the two wake-ups is used under ``lock``."""
 
-    def __init__(self, worker: WorkerId, strategy: Hooks, peers: Peers, schemas: Schemas, refusals: Refusals) -> None:
+    def __init__(self, worker: WorkerId, peers: Peers, schemas: Schemas, refusals: Refusals) -> None:
         self.lock = Lock()
-        self.worker = Worker(worker, Directory(), strategy)
+        self.arbiter = Arbiter()
+        self.worker = Worker(worker, Directory(), self.arbiter)
+        self.worker.rng = Random()
+        self.worker.measure = rows_of
         self.peers = peers
         self.schemas = schemas
         self.refusals = refusals
@@ -88,7 +94,7 @@ class Site:
         try:
             self.worker.receive(message)
         except Exception as error:  # a state of the user's may raise anything when it is merged
-            self.fail(job.id, *told(error))
+            self.fail_for(error, job.id)
             return
         if type(message) is Data:
             job.budget.queued += size_of(message.payload)
@@ -109,6 +115,7 @@ class Site:
                 else:
                     leaving.append(message)
         if leaving:
+            self._weigh()
             try:
                 self.peers.send(leaving)
             except Exception as error:  # a payload of the user's that cannot be pickled
@@ -116,6 +123,17 @@ class Site:
         self._tell_pressure(leaving)
         if self.is_idle:
             self.wake_worker()
+
+    def _weigh(self) -> None:
+        """See how much work waits here, to tell others."""
+        try:
+            self.peers.load = self.arbiter.backlog_s(self.worker)
+        except Exception as error:
+            self.fail_for(error)
+
+    def tell_load(self) -> None:
+        self._weigh()
+        self.peers.tell_load()
 
     def _send_one_by_one(self, messages: list[Message], _: Exception) -> None:
         """Find out whose message cannot be sent, and fail its job alone."""
@@ -155,6 +173,7 @@ class Site:
     # --- jobs ----------------------------------------------------------------------------------------------------------
 
     def add(self, job: InstalledJob) -> None:
+        self.arbiter.add_job(job.id, job.strategy_key, job.new_strategy, job.weight)
         self.worker.directory.add_job(job.specs)
         self.jobs[job.id] = job
         job.sources = {reader.address: self.worker.add_source(reader.address, (reader.target,)) for reader in job.readers}
@@ -169,6 +188,44 @@ class Site:
         self.to_close.append(job)
         if self.is_idle:
             self.wake_worker()
+
+    def set_members(self, members: Iterable[control.Member]) -> None:
+        """These workers are in the pool now. What only a lost one had is lost, and its jobs with it."""
+        before = {peer.member for peer in self.peers.by_worker.values()}
+        self.peers.set_members(members)
+        gone = {member.worker for member in before} - {
+            worker for worker, peer in self.peers.by_worker.items() if peer.member in before
+        }
+        if gone:
+            workers = " and ".join(map(str, sorted(gone)))
+            for name in self.worker.leased_to(gone):
+                what = f"worker {workers} is gone, and with it went a part of the states of the job; submit the job again."
+                self.fail(name, what, None)
+        self.count_helpers()
+
+    def count_helpers(self) -> None:
+        """Say who may run messages: members that know all the jobs which have started here."""
+        workers = {self.worker.id, *self.peers.by_worker}
+        for job in self.jobs.values():
+            if job.helpers:
+                workers &= job.helpers | {self.worker.id}
+        if workers != set(self.worker.workers):
+            self.worker.workers = tuple(sorted(workers))
+
+    def look_at_leases(self) -> None:
+        """See whether workers that are to leave still have something of a job: they stay until they have not."""
+        started = [job for job in self.jobs.values() if job.helpers]
+        leaving = {worker for worker in self.peers.by_worker for job in started if worker not in job.helpers}
+        lent = {worker: self.worker.leased_to({worker}) for worker in sorted(leaving)}
+        for job in self.jobs.values():
+            job.figures.helpers_version = job.helpers_version
+            job.figures.lent_to = tuple(worker for worker, jobs in lent.items() if job.id in jobs)
+
+    def fail_for(self, error: BaseException, job: str | None = None) -> None:
+        """Something has failed: a strategy takes the jobs with it that it serves; otherwise it is the given job, or all."""
+        names = error.jobs if isinstance(error, StrategyFailure) else tuple(self.jobs) if job is None else (job,)
+        for name in names:
+            self.fail(name, *told(error))
 
     def fail(self, name: str, error: str, trace: str | None) -> None:
         """A job cannot go on: tell the controller, and do no more for it here."""
@@ -210,6 +267,8 @@ class Site:
 
 def told(failure: BaseException) -> tuple[str, str | None]:
     """What to say of a failure: a sentence, and where it was."""
+    if isinstance(failure, StrategyFailure):
+        return str(failure), "".join(traceback.format_exception(failure.__cause__ or failure))
     if isinstance(failure, DirigoError):
         has_place = isinstance(failure, RowFailure | OperatorFailure)
         return str(failure), "".join(traceback.format_exception(failure)) if has_place else None
@@ -219,6 +278,11 @@ def told(failure: BaseException) -> tuple[str, str | None]:
 def buffer_bytes(batch: pa.RecordBatch) -> int:
     """How much memory a batch keeps: for a slice more than its own rows, but `nbytes` takes a hundred times longer."""
     return int(batch.get_total_buffer_size())
+
+
+def rows_of(payload: Any) -> int:
+    """How many rows a message carries."""
+    return payload.rows if type(payload) is Packed else rows_of_payload(payload)
 
 
 def size_of(payload: Any) -> int:

@@ -23,7 +23,7 @@ from dirigo.kernel.message import (
 )
 from dirigo.runtime.payload import Frame, Packed, Schemas, pack
 
-FORMAT = 1  # of packets; workers of one cluster run the same version
+FORMAT = 2  # of packets; workers of one cluster run the same version
 _WATERMARK, _PACKED = 0, 1
 
 
@@ -59,6 +59,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     number: int  # on this link; 0 for one that carries acknowledgments only
     acks: tuple[int, int]  # the last packets that the sender has got from the receiver, by lane
     is_missing: bool  # the sender has noticed a gap, and wants everything after its acknowledgments again
+    load: tuple[float, float]  # seconds of work waiting at the sender, (urgent, in all)
     schemas: tuple[tuple[int, bytes], ...]
     messages: tuple[Message | Pressure, ...]
 
@@ -127,7 +128,18 @@ def _restored(message: Message | Pressure, reader: _Reader) -> Message | Pressur
 
 def _with_payload(data: Data, payload: Any) -> Data:
     return Data(
-        data.to, data.worker, data.sender, data.origin, data.lane, data.seq, data.view, payload, data.created, data.deadline
+        data.to,
+        data.worker,
+        data.sender,
+        data.origin,
+        data.lane,
+        data.seq,
+        data.view,
+        payload,
+        data.created,
+        data.deadline,
+        data.sent,
+        data.trail,
     )
 
 
@@ -194,7 +206,9 @@ class _Reader:
 
 
 def _on_program(message: SyncProgram, change: Any) -> SyncProgram:
-    criticals = tuple(Critical(change(each.payload), each.created, each.deadline) for each in message.criticals)
+    criticals = tuple(
+        Critical(change(each.payload), each.created, each.deadline, each.sent, each.trail) for each in message.criticals
+    )
     return msgspec.structs.replace(message, criticals=criticals)
 
 

@@ -30,7 +30,6 @@ from dirigo.runtime.log_posting import LogPosting
 from dirigo.runtime.payload import Schemas
 from dirigo.runtime.peers import Peers
 from dirigo.runtime.site import Site
-from dirigo.scheduling import Fifo
 
 # How long a thread may keep the interpreter while another one waits. The fetcher's answers come after this long beside a
 # busy function, so it is shorter than usual; each switch costs some microseconds.
@@ -85,7 +84,7 @@ class _Worker:
         controller.connect(bootstrap.controller)
         schemas = Schemas()
         peers = Peers(context, keys, bootstrap.worker, schemas, time.monotonic)
-        self.site = Site(bootstrap.worker, Fifo(), peers, schemas, refusals)
+        self.site = Site(bootstrap.worker, peers, schemas, refusals)
         self._last_words = LastWords(bootstrap.run, bootstrap.worker)
         self._executor = Executor(self.site, self._last_words)
         self._intake = Intake(intake, self.site.jobs.get, refusals)

@@ -1,7 +1,39 @@
-"""The five hooks, and the strategies on them. Pure: no clock, no randomness of their own."""
+"""The five hooks, the strategies on them, and the account of what they achieve. Pure: no clock, no chance of their own."""
 
+from dirigo.scheduling.arbiter import Arbiter, StrategyFailure
 from dirigo.scheduling.chaos import Chaos, Freedom
+from dirigo.scheduling.direct_send import DirectSend
+from dirigo.scheduling.direct_send_p2c import DirectSendP2C
+from dirigo.scheduling.direct_send_random import DirectSendRandom
+from dirigo.scheduling.edf import Edf
 from dirigo.scheduling.fifo import Fifo
+from dirigo.scheduling.hybrid import Hybrid
+from dirigo.scheduling.names import DEFAULT, STRATEGIES, StrategyError, StrategyLike, for_worker, name_of, strategy_named
+from dirigo.scheduling.reject_send import RejectSend
+from dirigo.scheduling.reject_send_random import RejectSendRandom
 from dirigo.scheduling.strategy import Strategy
+from dirigo.scheduling.tokens import Tokens
 
-__all__ = ["Chaos", "Fifo", "Freedom", "Strategy"]
+__all__ = [
+    "DEFAULT",
+    "STRATEGIES",
+    "Arbiter",
+    "Chaos",
+    "DirectSend",
+    "DirectSendP2C",
+    "DirectSendRandom",
+    "Edf",
+    "Fifo",
+    "Freedom",
+    "Hybrid",
+    "RejectSend",
+    "RejectSendRandom",
+    "Strategy",
+    "StrategyError",
+    "StrategyFailure",
+    "StrategyLike",
+    "Tokens",
+    "for_worker",
+    "name_of",
+    "strategy_named",
+]

@@ -1,16 +1,27 @@
 """The base class of scheduling strategies: five hooks in the path of each message, with harmless defaults.
 
 A strategy is per worker. It sees every message that the protocol does not block, keeps them in a structure of its own, and
-says what runs next and what runs elsewhere. It is pure: its clock is ``context.now``, its chance is handed in.
+says what runs next and what runs elsewhere. It is pure: its clock is ``context.now``, its chance ``context.rng``.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from dirigo.kernel import Address, CriticalOutput, Executable, Output, SchedulingContext, WorkerId
 
 
 class Strategy:
-    """Override what you need; ``enqueue`` and ``get_next_message`` have to be there, and belong together."""
+    """Override what you need; ``enqueue`` and ``get_next_message`` have to be there, and belong together.
+
+    An object of a strategy is a pattern: each worker works with a copy of its own.
+    """
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    # --- the five hooks ------------------------------------------------------------------------------------------------
 
     def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
         """A message may run. Keep it and return None, or return the worker to send it to (see ``context.may_forward``)."""
@@ -34,3 +45,25 @@ class Strategy:
 
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
         """Called after a message ran, with the time that it took."""
+
+    # --- what else it may want to know, or be asked --------------------------------------------------------------------
+
+    def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
+        """A barrier waits from now on for what ``actor`` has to do here, and what follows it waits for the barrier."""
+
+    def note_received(self, context: SchedulingContext, actor: Address, worker: WorkerId, note: Any) -> None:
+        """The strategy at ``worker`` has called ``tell_sender`` for a message to ``actor`` that came from here."""
+
+    def wake_at(self) -> float | None:
+        """When ``wake`` is to be called though no message comes; None for never."""
+        return None
+
+    def wake(self, context: SchedulingContext) -> None:
+        """The time of ``wake_at`` has come."""
+
+    def backlog_s(self, context: SchedulingContext) -> tuple[float, float]:
+        """Seconds of work that wait here, (due within a second, in all); other workers are told."""
+        return (0.0, 0.0)
+
+    def forget_job(self, job: str) -> None:
+        """A job is gone. Messages of it that are still kept are skipped when they are returned."""

@@ -7,6 +7,8 @@ User code is applied at the *end* of its service time, just before ``finish``. N
 instance meanwhile, so at either end the result is the same; but were the kernel to hand a state over while a message runs,
 the update would land in the wrong place, and a run would show it. A ``Measured`` service has to apply at the start, because
 only then is the time known. Control messages and arrivals are handled while a message runs, as by a worker's fetcher thread.
+
+Workers whose strategy knows how much waits at them tell it along with what they send, as real ones do.
 """
 
 from __future__ import annotations
@@ -18,9 +20,21 @@ from sys import float_info
 from time import perf_counter
 from typing import Any
 
-from dirigo.kernel import Address, Data, Directory, DirigoError, Hooks, Message, Observer, Worker, WorkerId
+from dirigo.kernel import (
+    Address,
+    Data,
+    Directory,
+    DirigoError,
+    Executable,
+    Hooks,
+    Message,
+    Observer,
+    Trail,
+    Worker,
+    WorkerId,
+)
 from dirigo.sim.feed import Feed
-from dirigo.sim.host import Host
+from dirigo.sim.host import Host, Told
 from dirigo.sim.metrics import Metrics
 from dirigo.sim.network import Link, Network, Order
 from dirigo.sim.quiescence import unfinished
@@ -60,6 +74,8 @@ class Cluster:
         carried: Carried | None = None,
         with_latencies: bool = False,
         fires_timers: bool = False,
+        measure: Callable[[Any], int] | None = None,
+        fetch_s: float = 0.0,
     ) -> None:
         self.seed = seed
         self.now = 0.0
@@ -68,8 +84,10 @@ class Cluster:
         self.service = service or Service()
         self.trace = trace
         self.carried = carried
+        self.account: Callable[[Worker, Executable, Trail], None] | None = None  # told of everything that was executed
         self.with_latencies = with_latencies
         self.fires_timers = fires_timers  # otherwise whoever runs the cluster does
+        self.fetch_s = fetch_s  # what it takes a worker to take a message in from another one, whatever it runs meanwhile
         self._network_rng = self.rng("network")
         self._service_rng = self.rng("service")
         self._is_unordered = self.network.order is Order.NONE
@@ -77,9 +95,14 @@ class Cluster:
         self._pushed = 0
         self._noted: list[Host] = []
         self._hosts: dict[WorkerId, Host] = {}
-        for worker_id in range(workers) if isinstance(workers, int) else workers:
+        ids = tuple(range(workers) if isinstance(workers, int) else sorted(workers))
+        for worker_id in ids:
             worker = Worker(worker_id, directory, strategy(worker_id, self.rng(f"strategy {worker_id}")))
             worker.observer = observer(worker_id) if observer is not None else None
+            worker.rng = self.rng(f"worker {worker_id}")
+            worker.workers = ids
+            if measure is not None:
+                worker.measure = measure
             self._hosts[worker_id] = Host(worker)
 
     # --- what there is -------------------------------------------------------------------------------------------------
@@ -176,6 +199,9 @@ class Cluster:
                         heappush(heap, (thaw, key, target, item))  # with its old key, so that its elders stay ahead of it
                         continue
                     else:
+                        if type(item) is Told:
+                            worker.note_load(item.by, item.load)
+                            item = item.message
                         if type(item) is Data:
                             data_delivered += 1
                         else:
@@ -185,7 +211,7 @@ class Cluster:
                         worker.receive(item)
                     if worker.outgoing:
                         self._carry(target)
-                    if worker.timed and self.fires_timers:
+                    if target.may_wake or (worker.timed and self.fires_timers):
                         self._set_alarm(target)
                     if worker.running is None and not target.is_noted:
                         target.is_noted = True
@@ -223,25 +249,34 @@ class Cluster:
         target.source.emit(item)
         if host.worker.outgoing:
             self._carry(host)
+        if host.may_wake:
+            self._set_alarm(host)
 
     def _look_at(self, host: Host) -> None:
         if host.worker.outgoing:
             self._carry(host)
+        if host.may_wake:
+            self._set_alarm(host)
         if host.worker.running is None and not host.is_noted:
             host.is_noted = True
             self._noted.append(host)
 
     def _set_alarm(self, host: Host) -> None:
-        """See to it that the earliest timer of a worker fires."""
-        due = host.worker.next_timer()
+        """See to it that the earliest timer of a worker fires, and that its strategy is woken when it wants to be."""
+        due = host.worker.next_timer() if self.fires_timers else host.worker.strategy.wake_at()
         if due is not None and due < host.timer_at:
             host.timer_at = due
             self.at(max(due, self.now), lambda: self._fire_timers(host))
 
     def _fire_timers(self, host: Host) -> None:
         host.timer_at = _FOREVER
-        host.worker.fire_timers()
-        if host.worker.timed:
+        worker = host.worker
+        if self.fires_timers:
+            worker.fire_timers()
+        elif (wake_at := worker.strategy.wake_at()) is not None and wake_at <= self.now:
+            worker.strategy.wake(worker)
+            worker.do_requests()
+        if worker.timed or host.may_wake:
             self._set_alarm(host)
 
     def _start(self, host: Host) -> None:
@@ -262,6 +297,8 @@ class Cluster:
             begin = perf_counter()
             worker.apply()
             seconds = (perf_counter() - begin) * model.factor
+            if model.more is not None:
+                seconds += model.more(message, self._service_rng)
             host.is_applied = True
         else:
             seconds = model(message, self._service_rng)  # type: ignore[operator]
@@ -291,8 +328,10 @@ class Cluster:
             host.worker.apply()
         if self.trace is not None:
             self.trace(now, "finish", host.worker.id, message)
-        host.worker.finish(now - host.started)
+        trail = host.worker.finish(now - host.started)
         self.metrics.executed += 1
+        if self.account is not None:
+            self.account(host.worker, message, trail)
         if self.with_latencies:
             self.metrics.latencies_s.setdefault(message.to, []).append(now - message.created)
 
@@ -301,16 +340,20 @@ class Cluster:
         outgoing, now, heap = host.worker.outgoing, self.now, self._heap
         if self.carried is not None:
             self.carried(outgoing)
+        load = host.worker.strategy.backlog_s(host.worker) if host.tells_load else None
         for message in outgoing:
             link, destination = host.links.get(message.worker) or self._connect(host, message.worker)
+            item = message if load is None or destination is host else Told(message, host.worker.id, load)
             if type(message) is Data:
                 t = link.arrival(_DATA, now)
             else:
                 t = link.arrival(_CONTROL, now)
                 if self.network.duplicates and self._network_rng.random() < self.network.duplicates:
                     self.metrics.duplicates += 1
-                    heappush(heap, (link.arrival(_CONTROL, now), self._key(), destination, message))
-            heappush(heap, (t, self._key(), destination, message))
+                    heappush(heap, (link.arrival(_CONTROL, now), self._key(), destination, item))
+            if self.fetch_s and destination is not host:
+                t = destination.fetched_at = max(t, destination.fetched_at) + self.fetch_s
+            heappush(heap, (t, self._key(), destination, item))
         outgoing.clear()
 
     def _key(self) -> int:

@@ -4,24 +4,54 @@ from __future__ import annotations
 
 from typing import final
 
-from dirigo.kernel import Worker, WorkerId
+from dirigo.kernel import Message, Worker, WorkerId
+from dirigo.scheduling import Strategy
 from dirigo.sim.interval import Intervals
 from dirigo.sim.network import Link
+
+
+@final
+class Told:
+    """A message on its way to another worker, with what its sender had waiting when it was sent."""
+
+    __slots__ = ("by", "load", "message")
+
+    def __init__(self, message: Message, by: WorkerId, load: tuple[float, float]) -> None:
+        self.message = message
+        self.by = by
+        self.load = load
 
 
 @final
 class Host:
     """One worker in virtual time."""
 
-    __slots__ = ("freezes", "is_applied", "is_noted", "links", "service_s", "slowdowns", "started", "timer_at", "worker")
+    __slots__ = (
+        "fetched_at",
+        "freezes",
+        "is_applied",
+        "is_noted",
+        "links",
+        "may_wake",
+        "service_s",
+        "slowdowns",
+        "started",
+        "tells_load",
+        "timer_at",
+        "worker",
+    )
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
+        kind = type(worker.strategy)  # most need neither, and are spared being asked for every message
+        self.may_wake = kind.wake_at is not Strategy.wake_at
+        self.tells_load = kind.backlog_s is not Strategy.backlog_s
         self.links: dict[WorkerId, tuple[Link, Host]] = {}
         self.started = 0.0  # of the message that is running
         self.service_s = 0.0
         self.is_applied = False
         self.is_noted = False  # among those to look at, once all events of this instant are in
+        self.fetched_at = 0.0  # when the last message that is on its way here will have been taken in
         self.timer_at = float("inf")  # when it will be looked for timers that are due
         self.freezes = Intervals()
         self.slowdowns: list[tuple[float, float, float]] = []  # (from, to, factor)

@@ -6,7 +6,7 @@ Owns the models only; slow and frozen workers are the cluster's, which stretches
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -20,6 +20,7 @@ class Measured:
     """The time that user code takes on this machine, times a factor. Such a run does not repeat exactly."""
 
     factor: float = 1.0
+    more: ServiceTime | None = None  # that is added to it
 
 
 def constant(seconds: float) -> ServiceTime:
@@ -51,6 +52,23 @@ class Service:
 
     def model(self, address: Address) -> ServiceTime | Measured:
         return self._functions.get(address, self._default)
+
+    def with_more(self, more: Mapping[Address, ServiceTime]) -> Service:
+        """The same, but some functions take longer by what a second model says."""
+        if not more:
+            return self
+        longer = {address: _sum(self.model(address), each) for address, each in more.items()}
+        return Service(self._default, {**self._functions, **longer})
+
+
+def _sum(model: ServiceTime | Measured, more: ServiceTime) -> ServiceTime | Measured:
+    if isinstance(model, Measured):
+        return replace(model, more=more if model.more is None else _both(model.more, more))
+    return _both(model, more)
+
+
+def _both(one: ServiceTime, other: ServiceTime) -> ServiceTime:
+    return lambda message, rng: one(message, rng) + other(message, rng)
 
 
 def _as_model(model: ServiceTime | Measured | float) -> ServiceTime | Measured:

@@ -14,12 +14,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from dirigo.flow import Dataflow
+from dirigo.flow.strategies import strategy_of
 from dirigo.runtime.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.control import Bootstrap, ClusterStatus, JobStatus
 from dirigo.runtime.controller import Controller
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.log_server import RETAIN_BYTES, RETAIN_S
 from dirigo.runtime.worker_process import run_worker
+from dirigo.scheduling import DEFAULT, StrategyLike
 from dirigo.spark.data_source import dirigo_format
 from dirigo.spark.feeding import Feeding
 from dirigo.spark.hosting import WorkerHost
@@ -42,6 +44,7 @@ class Cluster:
         spark: Any = None,
         master: str | None = None,
         name: str = "dirigo",
+        strategy: StrategyLike = DEFAULT,
         host: str | None = None,
         logs: str | Path | None = None,
         retain_bytes: int = RETAIN_BYTES,
@@ -50,8 +53,10 @@ class Cluster:
         """Start a cluster of `workers`, by default as many as this machine has cores.
 
         `spark`: a session of yours, classic or Spark Connect, which is left running. `master`: where to start a session of
-        our own, if not on this machine. `host`: the address by which executors reach this process. `logs`: the folder for
-        results logs, deleted at the end if none is given; of each sink at most `retain_bytes` are kept, for `retain_s`.
+        our own, if not on this machine. `strategy`: what schedules jobs that do not bring one of their own: a name such as
+        "reject_send" or "fifo", "module:Class", or a `Strategy`. `host`: the address by which executors reach this process.
+        `logs`: the folder for results logs, deleted at the end if none is given; of each sink at most `retain_bytes` are
+        kept, for `retain_s`.
         """
         if workers is None:
             workers = os.cpu_count() or 1
@@ -59,6 +64,7 @@ class Cluster:
             raise ControlError(f"a cluster of {workers} workers does nothing; ask for 1 or more.")
         if spark is not None and master is not None:
             raise ControlError("a session has its master already; give spark= or master=, not both.")
+        strategy = strategy_of(strategy)  # before anything is started
         self._own_session = OwnSession(workers, master) if spark is None else None
         self._logs = tempfile.TemporaryDirectory(prefix="dirigo-logs-") if logs is None else None
         self._feeding: Feeding | None = None
@@ -77,6 +83,7 @@ class Cluster:
                 workers,
                 host=host or driver_host(self.spark),
                 logs=folder.absolute(),
+                strategy=strategy,
                 retain_bytes=retain_bytes,
                 retain_s=retain_s,
             )
@@ -92,20 +99,38 @@ class Cluster:
 
     # --- jobs ----------------------------------------------------------------------------------------------------------
 
-    def submit(self, flow: Dataflow, *, name: str | None = None, budget_bytes: int = BUDGET_BYTES) -> JobHandle:
-        """Run a flow as a job beside the others. When more than `budget_bytes` of it wait, its sources stop for a while."""
+    def submit(
+        self,
+        flow: Dataflow,
+        *,
+        name: str | None = None,
+        strategy: StrategyLike | None = None,
+        budget_bytes: int = BUDGET_BYTES,
+    ) -> JobHandle:
+        """Run a flow as a job beside the others. When more than `budget_bytes` of it wait, its sources stop for a while.
+
+        `strategy`: what schedules it, if not the cluster's. Jobs with the same strategy are scheduled together; between
+        different ones each worker's time is shared by the weights of their jobs.
+        """
         assert self._feeding is not None
         sessions = self._feeding.sessions_of(flow)
         for session in sessions:
             self.register(session)
-        job = self.client.submit(flow, name=name, budget_bytes=budget_bytes)
+        job = self.client.submit(flow, name=name, strategy=strategy, budget_bytes=budget_bytes)
         self._feeding.start(flow, job)
         job.before_end = self._feeding.stop_queries
         return job
 
-    def run(self, flow: Dataflow, *, name: str | None = None, timeout_s: float | None = None) -> JobStatus:
+    def run(
+        self,
+        flow: Dataflow,
+        *,
+        name: str | None = None,
+        strategy: StrategyLike | None = None,
+        timeout_s: float | None = None,
+    ) -> JobStatus:
         """Submit a flow and wait for its end."""
-        return self.submit(flow, name=name).wait(timeout_s)
+        return self.submit(flow, name=name, strategy=strategy).wait(timeout_s)
 
     def job(self, name: str) -> JobHandle:
         return self.client.job(name)

@@ -26,6 +26,7 @@ from dirigo.kernel import DirigoError
 from dirigo.runtime.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.control import Access
 from dirigo.runtime.errors import ControlError
+from dirigo.scheduling import StrategyLike
 from dirigo.spark import service_file
 from dirigo.spark.service_file import Service
 from dirigo.spark.session import LOOPBACK, is_local
@@ -50,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True):
     master: str | None = None
     host: str | None = None
     logs: str | None = None
+    strategy: str | None = None
 
 
 class AnyCluster(Protocol):
@@ -63,7 +65,14 @@ class AnyCluster(Protocol):
 
     def wait_ready(self, timeout_s: float = READY_S) -> None: ...
 
-    def submit(self, flow: Any, *, name: str | None = None, budget_bytes: int = BUDGET_BYTES) -> JobHandle: ...
+    def submit(
+        self,
+        flow: Any,
+        *,
+        name: str | None = None,
+        strategy: StrategyLike | None = None,
+        budget_bytes: int = BUDGET_BYTES,
+    ) -> JobHandle: ...
 
     def stop(self) -> None: ...
 
@@ -285,6 +294,7 @@ def _hold(settings: Settings, service: Service, folder: Path) -> None:
         name=settings.name,
         host=settings.host or LOOPBACK,
         logs=_results_folder(settings, folder),
+        **({} if settings.strategy is None else {"strategy": settings.strategy}),
     )
     try:
         known = msgspec.structs.replace(service, access=cluster.access)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,6 @@ class ScriptedSource(Source):
         self.idle_after_ms = like.idle_after_ms
         self._script = list(script)
         self._ends = ends
-        self.clock: Callable[[], float] = lambda: 0.0  # the simulation puts its own here
         self.opened: list[ScriptedSplit] = []
 
     def splits(self, wanted: int) -> Sequence[Split]:  # noqa: ARG002  # a script cannot be split
@@ -57,12 +56,11 @@ class ScriptedSplit(Split):
         self._source = source
         self._script = deque(script)
         self._ends = ends
-        self.paused_until_s = 0.0
         self._number = 1  # of the next row
 
     @property
     def ended(self) -> bool:  # type: ignore[override]  # a plain attribute elsewhere
-        return self._ends and not self._script and self._source.clock() >= self.paused_until_s
+        return self._ends and not self._script and not self._is_paused()
 
     def push(self, items: Iterable[Any]) -> None:
         if self._ends:
@@ -73,8 +71,9 @@ class ScriptedSplit(Split):
         self._ends = True
 
     def read(self, rows_max: int) -> Piece | None:
-        if self._source.clock() < self.paused_until_s:
+        if self._is_paused():
             return None
+        self.next_due_s = None
         rows: list[Any] = []
         while self._script and len(rows) < rows_max:
             item = self._script[0]
@@ -84,7 +83,7 @@ class ScriptedSplit(Split):
                 self._script.popleft()
                 if isinstance(item, Abort):
                     raise Aborted(f"the source '{self._source.name}' aborted: {item.reason}.")
-                self.paused_until_s = self._source.clock() + positive_milliseconds(item.duration, "Pause") / 1000
+                self.next_due_s = self.clock() + positive_milliseconds(item.duration, "Pause") / 1000
                 return None
             rows.append(self._script.popleft())
         if not rows:
@@ -95,3 +94,6 @@ class ScriptedSplit(Split):
 
     def close(self) -> None:
         self._script.clear()
+
+    def _is_paused(self) -> bool:
+        return self.next_due_s is not None and self.clock() < self.next_due_s

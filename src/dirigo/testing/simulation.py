@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 
 from dirigo.flow.duration import Duration, milliseconds
+from dirigo.flow.emulation import Work
 from dirigo.flow.graph import Dataflow, SourceNode, live_nodes
 from dirigo.flow.job import Job
 from dirigo.flow.operators.sink_rows import SinkRows
+from dirigo.flow.payloads import rows_of
 from dirigo.flow.reading import SourceReader
 from dirigo.flow.sinks.collect import Collected
 from dirigo.flow.sources.source import Source
-from dirigo.kernel import Address, Directory, DirigoError, Hooks, WorkerId
-from dirigo.scheduling import Fifo
-from dirigo.sim.cluster import Cluster
+from dirigo.flow.strategies import strategy_of
+from dirigo.kernel import Address, Data, Directory, DirigoError, Executable, Trail, Worker, WorkerId
+from dirigo.scheduling import Fifo, Strategy, StrategyLike, for_worker
+from dirigo.scheduling.accounting import Account, Satisfaction, percentiles
+from dirigo.sim.cluster import Cluster, StrategyFactory
 from dirigo.sim.feed import Feed
 from dirigo.sim.network import Network
-from dirigo.sim.service import Service
+from dirigo.sim.service import Service, ServiceTime
 from dirigo.testing.disorder import Disorder, disorderly_network, freedom
-from dirigo.testing.scripted import ScriptedSource, ScriptedSplit
+from dirigo.testing.scripted import ScriptedSource
 
 _log = logging.getLogger("dirigo")
 
@@ -40,6 +44,8 @@ class Simulation:
     ``rows`` replaces what sources read, by the name of the source (or for the only one): lists of rows, with ``Pause`` and
     ``Abort`` in between. A source that is in ``open_sources`` gets its rows from ``push``, until ``end``.
     Results are collected instead of written, unless ``writes`` is set.
+    ``strategy`` is what schedules: a name such as "edf", "module:Class", a ``Strategy``, or a function that makes the one of
+    each worker from its number and a generator of random numbers.
     """
 
     def __init__(
@@ -51,7 +57,7 @@ class Simulation:
         workers: int = 1,
         seed: int = 0,
         chaos: bool = False,
-        strategy: Callable[[WorkerId, Random], Hooks] | None = None,
+        strategy: StrategyLike | StrategyFactory | None = None,
         rows_max: int = ROWS_MAX,
         writes: bool = False,
         network: Network | None = None,
@@ -68,30 +74,35 @@ class Simulation:
         ids = list(range(workers))
         self.job = Job(flow, ids, sources=self._scripted, sinks=None if writes else self._collected)
         self.job.prepare_sinks()
-        specs = self.job.specs()
+        specs = self.job.specs(performs_work=False)  # its time goes by on the virtual clock
         directory = Directory()
         directory.add_job(specs)
         if strategy is None:
             free = freedom(specs, ids)
-            strategy = (lambda _, rng: Disorder(rng, free)) if chaos else (lambda *_: Fifo())
+            strategy = (lambda _, rng: Disorder(rng, free)) if chaos else Fifo
         self.elsewhere: Counter[str] = Counter()  # operator -> messages that ran at a lessee
         self.cluster = Cluster(
             workers,
             directory,
-            strategy,
+            _factory(strategy),
             network=network or (disorderly_network() if chaos else None),
-            service=service or Service(_random_service if chaos else _SERVICE_S),
+            service=(service or Service(_random_service if chaos else _SERVICE_S)).with_more(
+                {address: _emulated(work) for address, work in self.job.work.items()}
+            ),
             seed=seed,
             trace=self._note,
             fires_timers=True,
+            measure=rows_of,
         )
+        self._leaves = {spec.address for spec in specs if not spec.downstreams}
+        self.account = Account()  # of what was executed: latencies, how much was in time, and why not
+        self.cluster.account = self._account
         self._rng = self.cluster.rng("sources")
         self._chaos = chaos
         self._rows_max = rows_max
         self._feeds = {reader.address: self._feed(reader) for reader in self.job.readers}
-        for source in self._scripted.values():
-            source.clock = lambda: self.cluster.now
         for reader in self.job.readers:
+            reader.split.clock = lambda: self.cluster.now
             reader.split.read_for_s = float("inf")
             self.cluster.at(0.0, lambda reader=reader: self._pump(reader))  # type: ignore[misc]
 
@@ -161,6 +172,16 @@ class Simulation:
     def sinks(self) -> list[str]:
         return list(self._collected)
 
+    @property
+    def satisfaction(self) -> Satisfaction:
+        """How well the flow's latency objective was met, in virtual time."""
+        return self.account.report()
+
+    @property
+    def latency_ms(self) -> dict[str, float]:
+        """p50, p95, p99 and max of results, in virtual time."""
+        return percentiles(self.account.latencies)
+
     # --- inside --------------------------------------------------------------------------------------------------------
 
     def _feed(self, reader: SourceReader) -> Feed:
@@ -172,23 +193,37 @@ class Simulation:
         return self._scripted[source]
 
     def _pump(self, reader: SourceReader) -> None:
-        """Read a source once, and come back when its next rows are due: time goes as event time does, except in chaos."""
+        """Read a source once, and come back when its next rows are due.
+
+        Time goes as event time does, except in chaos, and except for a source that keeps to the clock itself.
+        """
         now = self.cluster.now
         feed = self._feeds[reader.address]
-        before_ms = reader.newest_ms
+        before_ms, rows_before = reader.newest_ms, reader.rows
         rows_max = self._rng.randint(1, self._rows_max) if self._chaos else self._rows_max
         emissions = reader.read(rows_max, now)
         for emission in emissions:
             feed.source.emit(emission)
         if reader.has_ended:
             return
-        passed_s = max((reader.newest_ms - before_ms) / 1000, 0.0) if before_ms > 0 else 0.0
-        wait_s = passed_s if emissions else _POLL_S
+        due_s = reader.split.next_due_s
+        if due_s is not None:
+            wait_s = _POLL_S if due_s > now else 0.0
+        elif emissions:
+            wait_s = max((reader.newest_ms - before_ms) / 1000, 0.0) if before_ms > 0 else 0.0
+        else:
+            wait_s = _POLL_S
         if self._chaos and emissions:  # faster than anybody can follow, so that much is under way at once
             wait_s = self._rng.uniform(0.0, _POLL_S)
-        if isinstance(reader.split, ScriptedSplit) and reader.source.idle_after_ms is None:
-            wait_s = max(wait_s, reader.split.paused_until_s - now)
-        self.cluster.at(now + max(wait_s, _SERVICE_S), lambda: self._pump(reader))
+        again_s = now + max(wait_s, _SERVICE_S)
+        # Right after rows it is asked once more, and tells time; one that may become idle is asked all the time.
+        if due_s is not None and reader.rows == rows_before and reader.source.idle_after_ms is None:
+            again_s = max(again_s, due_s)
+        self.cluster.at(again_s, lambda: self._pump(reader))
+
+    def _account(self, worker: Worker, message: Executable, trail: Trail) -> None:
+        results = rows_of(message.payload) if type(message) is Data and message.to in self._leaves else 0
+        self.account.note(message, worker.now, trail, results)
 
     def _note(self, _now: float, what: str, worker: WorkerId, message: Any) -> None:
         if what == "start" and self.job.homes[message.to] != worker:
@@ -200,12 +235,26 @@ def run(flow: Dataflow, rows: Mapping[str, Iterable[Any]] | Iterable[Any] | None
     return Simulation(flow, rows, **options).finish()
 
 
+def _factory(given: StrategyLike | StrategyFactory) -> StrategyFactory:
+    if callable(given) and not isinstance(given, Strategy | type):
+        return given
+    pattern = strategy_of(given)
+    return lambda *_: for_worker(pattern)
+
+
 def _operator(address: Address) -> str:
     return address.split("/")[1]
 
 
 def _random_service(_message: Any, rng: Random) -> float:
     return rng.uniform(0.0, 0.01)
+
+
+def _emulated(work: Work) -> ServiceTime:
+    def seconds(message: Executable, _: Random) -> float:
+        return 0.0 if message.critical else work.seconds(message.payload)
+
+    return seconds
 
 
 def _stand_ins(

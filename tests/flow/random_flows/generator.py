@@ -58,11 +58,16 @@ class RandomFlow:
 
 
 class _Generator:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, combines_early: bool) -> None:
         self.rng = rng = Random(seed)
         self.pool: list[Made] = []
         watermark_every = rng.choice(["0ms", "100ms", "1s"])
-        flow = dg.Dataflow("random", partitions=rng.choice([1, 2, 4, 7]), watermark_every=watermark_every)
+        flow = dg.Dataflow(
+            "random",
+            partitions=rng.choice([1, 2, 4, 7]),
+            watermark_every=watermark_every,
+            combines_early=combines_early,
+        )
         self.result = RandomFlow(seed, flow)
 
     def add_sources(self) -> None:
@@ -98,9 +103,9 @@ class _Generator:
         self.pool.append(made)
 
 
-def random_flow(seed: int) -> RandomFlow:
+def random_flow(seed: int, *, combines_early: bool = True) -> RandomFlow:
     """A flow of one or two sources and up to seven operators; the same for the same seed."""
-    generator = _Generator(seed)
+    generator = _Generator(seed, combines_early)
     try:
         generator.add_sources()
         for _ in range(generator.rng.randrange(1, 8)):

@@ -22,14 +22,19 @@ _WORKERS = 3
 class LateFlow:
     """One operator on a source that is more out of order than it says."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, combines_early: bool = True) -> None:
         self._rng = rng = Random(seed)
         step_ms = rng.choice([3, 50])
         rows: Rows = [
             {"time": max(number * step_ms - behind_ms, 0), "key": rng.randrange(4), "number": number}
             for number, behind_ms in enumerate(rng.choices([0, 0, 0, 200, 900, 3000], k=ROWS))
         ]
-        self.flow = dg.Dataflow("late", partitions=rng.choice([1, 3]), watermark_every=rng.choice(["0ms", "100ms"]))
+        self.flow = dg.Dataflow(
+            "late",
+            partitions=rng.choice([1, 3]),
+            watermark_every=rng.choice(["0ms", "100ms"]),
+            combines_early=combines_early,
+        )
         source = dg.from_iterable(rows, _SCHEMA, time="time", out_of_orderness=rng.choice(["0ms", "300ms"]))
         make = rng.choice([_windows, _sessions, _once, _updates, _near, _together])
         self.every_row_counts_once = False  # in a result or as a late row

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dirigo.flow import loads
 from dirigo.flow.errors import FlowError
-from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, parquet, socket_lines
+from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, paced, parquet, shaped, socket_lines
 
 
 def ones(first: int, count: int) -> Sequence[Mapping[str, Any]]:
@@ -30,6 +31,8 @@ def bounded_sources(tmp_path: Path) -> list[Source]:
         parquet(tmp_path / "a.parquet"),
         generator(ones, {"a": int}, 1),
         from_iterable([{"a": 1}]),
+        paced(from_iterable([{"a": 1}], time="a")),
+        shaped(from_iterable([{"a": 1}]), loads.constant("1k/s")),
     ]
 
 

@@ -1,8 +1,8 @@
 """Session windows: stretches of activity per key, which grow and melt together as rows come in.
 
-Every batch is cut into short sessions where it is produced; a piece of a session is an interval with a partial summary.
-Pieces are laid together wherever they run, and joined at the watermark, where all of them are known. Only there can one say
-whether a row is late: an old row that touches a session still open belongs to it.
+Every batch is cut into short sessions, as a rule where it is produced; a piece of a session is an interval with a partial
+summary. Pieces are laid together wherever they run, and joined at the watermark, where all of them are known. Only there can
+one say whether a row is late: an old row that touches a session still open belongs to it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dirigo.flow.aggregates.panes import PANE
 from dirigo.flow.applying import Applied, finished
 from dirigo.flow.emitter import Emitter
 from dirigo.flow.grouping import Grouping
-from dirigo.flow.intake import ALL_SLOTS, ByTime, Edge, Intake, Summary, summable, timed
+from dirigo.flow.intake import ALL_SLOTS, RAW_ROWS, ByTime, Edge, Intake, Summary, summable, timed
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windowed import WINDOW_END, WINDOW_START
 from dirigo.flow.piles import PileKey, Piles
@@ -40,11 +40,13 @@ class IntoSessions(ByTime):
         window: Session,
         lateness_ms: int,
         summary: Summary,
+        combines_early: bool,
     ) -> None:
         super().__init__(operator, keys, time)
         self.gap_ms = window.gap_ms
         self.lateness_ms = lateness_ms
         self.summary = summary
+        self.combines_early = combines_early
 
     def send(self, batch: pa.RecordBatch, edge: Edge, emitter: Emitter) -> None:
         batch, times = timed(self.with_keys(batch, emitter), self.time, self.operator, emitter)
@@ -53,6 +55,9 @@ class IntoSessions(ByTime):
             self.spread(batch.filter(pa.array(doubtful)), edge, self.summary.slots, emitter)
             batch, times = batch.filter(pa.array(~doubtful)), times[~doubtful]
         if not batch.num_rows:
+            return
+        if not self.combines_early:
+            self.spread(batch, edge, RAW_ROWS, emitter)
             return
         try:
             pieces = pieces_of(batch, times, self.keys, self.gap_ms, self.summary)
@@ -78,6 +83,7 @@ class Sessions(Operator):
         summary: Summary,
         lateness_ms: int,
         window_columns: bool = True,
+        combines_early: bool = True,
     ) -> None:
         kind, schema, time = input_time.bounds_type, summary.output_schema, None
         if window_columns:
@@ -85,6 +91,7 @@ class Sessions(Operator):
             time = TimeColumn(WINDOW_END, kind, offset_ms=-1)
         super().__init__(name, schema, time)
         self._window_columns = window_columns
+        self._combines_early = combines_early  # at the sender of its input
         self.keys = keys
         self.is_keyed = bool(keys)
         self.is_single = not keys
@@ -103,7 +110,8 @@ class Sessions(Operator):
         return f"{self.window} by {', '.join(self.keys)}" if self.keys else str(self.window)
 
     def intake(self, port: int) -> Intake:
-        return IntoSessions(self.name, self.keys, self._input_time, self.window, self.lateness_ms, self.summary)
+        window, combines_early = self.window, self._combines_early
+        return IntoSessions(self.name, self.keys, self._input_time, window, self.lateness_ms, self.summary, combines_early)
 
     def new_states(self) -> Piles:
         return Piles(self._compact)
@@ -116,8 +124,21 @@ class Sessions(Operator):
         return _merged(self.summary, slot, batch, numbers[0], starts, ends)
 
     def on_rows(self, states: Piles, port: int, batch: Any, emitter: Emitter) -> None:
-        for slot, part in batch if port == ALL_SLOTS else [(port, batch)]:
+        if port == RAW_ROWS:
+            batch = [(slot, piece) for slot, piece in enumerate(self._pieces(batch, emitter)) if piece.num_rows]
+        elif port != ALL_SLOTS:
+            batch = [(port, batch)]
+        for slot, part in batch:
             states.add(PileKey(_ALL, slot), part)
+
+    def _pieces(self, batch: pa.RecordBatch, emitter: Emitter) -> list[pa.RecordBatch]:
+        """Rows that came whole as pieces of sessions, one table per slot; none if all of them are bad."""
+        if not batch.num_rows:
+            return []
+        try:
+            return pieces_of(batch, self._input_time.read(batch), self.keys, self.window.gap_ms, self.summary)
+        except Exception as error:  # an expression inside an aggregate may fail on any value
+            return self._pieces(summable(batch, self.summary, self.name, error, emitter), emitter)
 
     def on_watermark(self, states: Piles, before_ms: int, now_ms: int, emitter: Emitter) -> None:
         if not self._anything_to_do(states, now_ms):
@@ -218,10 +239,9 @@ class Sessions(Operator):
             is_open[number] = True
         belongs = is_open[numbers[-1]]
         emitter.late(doubtful.filter(pa.array(~belongs)), self.name)
-        accepted = doubtful.filter(pa.array(belongs))
-        if not accepted.num_rows:
+        more = self._pieces(doubtful.filter(pa.array(belongs)), emitter)
+        if not more:
             return pieces
-        more = pieces_of(accepted, times[belongs], self.keys, self.window.gap_ms, self.summary)
         return [
             new if old is None else pa.concat_batches([old, new]) if new.num_rows else old
             for old, new in zip(pieces, more, strict=True)

@@ -14,10 +14,10 @@ import pyarrow as pa
 from dirigo.flow.applying import finished
 from dirigo.flow.emitter import Emitter
 from dirigo.flow.grouping import Grouping
-from dirigo.flow.intake import ALL_SLOTS, Intake, IntoWindows, Summary
+from dirigo.flow.intake import ALL_SLOTS, RAW_ROWS, Intake, IntoWindows, Summary, summable
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.piles import PileKey, Piles
-from dirigo.flow.time_column import TimeColumn
+from dirigo.flow.time_column import TimeColumn, Times
 from dirigo.flow.watermark import END
 from dirigo.flow.windows import PaneWindows, Span, WholeStream
 
@@ -59,6 +59,7 @@ class Windowed(Operator):
         lateness_ms: int = 0,
         window_columns: bool = True,
         emits_updates: bool = False,
+        combines_early: bool = True,
         described: str = "",
     ) -> None:
         self.keys = keys
@@ -69,6 +70,7 @@ class Windowed(Operator):
         self.summary = summary
         self.lateness_ms = lateness_ms
         self.emits_updates = emits_updates  # what changed at every watermark, before a window has closed
+        self._combines_early = combines_early  # at the sender of its input
         self._described = described
         self._input_time = input_time
         self._by_clock = windows.time == "processing"
@@ -94,7 +96,8 @@ class Windowed(Operator):
         return gcd(self.windows.pane_ms, self.windows.offset_ms, self.lateness_ms)
 
     def intake(self, port: int) -> Intake:
-        return IntoWindows(self.name, self.keys, self._input_time, self.windows, self.lateness_ms, self.summary)
+        windows, combines_early = self.windows, self._combines_early
+        return IntoWindows(self.name, self.keys, self._input_time, windows, self.lateness_ms, self.summary, combines_early)
 
     def new_states(self) -> WindowState:
         return WindowState(self.summary)
@@ -105,8 +108,26 @@ class Windowed(Operator):
         if port == ALL_SLOTS:
             for slot, part in batch:
                 self._on_slot(states, slot, part, emitter)
+        elif port == RAW_ROWS:
+            self._on_raw(states, batch, emitter)
         else:
             self._on_slot(states, port, batch, emitter)
+
+    def _on_raw(self, states: WindowState, batch: pa.RecordBatch, emitter: Emitter) -> None:
+        """Rows that are to be summarised here. Their sender has seen that they have keys and times and are not late."""
+        panes: Times | int = 0
+        if not self._by_clock and self._input_time is not None:
+            panes = self.windows.panes(self._input_time.read(batch))
+        try:
+            partials = self.summary.partial(batch, panes)
+        except Exception as error:  # an expression inside an aggregate may fail on any value
+            good = summable(batch, self.summary, self.name, error, emitter)
+            if good.num_rows:
+                self._on_raw(states, good, emitter)
+            return
+        for slot, partial in enumerate(partials):
+            if partial.num_rows:
+                self._on_slot(states, slot, partial, emitter)
 
     def _on_slot(self, states: WindowState, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         if self._by_clock:

@@ -6,6 +6,7 @@ from dirigo.flow.sources.files import csv, json_lines, parquet
 from dirigo.flow.sources.generator import generator
 from dirigo.flow.sources.iterable import from_iterable
 from dirigo.flow.sources.paced import paced
+from dirigo.flow.sources.shaped import shaped
 from dirigo.flow.sources.socket import socket_lines
 from dirigo.flow.sources.source import BadRow, Piece, Source, Split
 
@@ -20,5 +21,6 @@ __all__ = [
     "json_lines",
     "paced",
     "parquet",
+    "shaped",
     "socket_lines",
 ]

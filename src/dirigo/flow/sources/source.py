@@ -7,8 +7,9 @@ stop: it comes out beside the good rows of its piece, with the reason.
 
 from __future__ import annotations
 
+import time as system_clock
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +49,10 @@ class Split(ABC):
 
     read_for_s: float = 0.005
     """How long a read may go on collecting rows. A simulation waits as long as it takes, or it would not repeat itself."""
+    clock: Callable[[], float] = system_clock.time
+    """What time it is, in seconds, for a split that minds; a simulation puts its own clock here."""
+    next_due_s: float | None = None
+    """By the clock: when to read again, for a split that holds rows back until they are due; None if it does not."""
     ended: bool = False
     """Whether no more will ever come."""
 

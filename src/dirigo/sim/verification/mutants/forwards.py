@@ -70,7 +70,7 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
     def mistaken(self: Lessor, current: Round) -> None:
         for barrier in current.barriers:
-            current.agenda.extend(barrier.runs(self.address, self.worker))
+            current.agenda.extend(barrier.runs(self.address, self.worker, self.host.now))
         while self.intents:
             current.agenda.extend(self.intents.popleft())
 

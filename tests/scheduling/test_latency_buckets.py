@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.runtime.latency import bucket_of, milliseconds_of, percentiles
+from dirigo.scheduling.accounting import bucket_of, milliseconds_of, percentiles
 
 OFF_BY_MOST = 1 / 32
 

@@ -1,0 +1,238 @@
+"""``dirigo demo``: two tenants share a pool under one strategy after another, and what each of them gets out of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from dirigo.cli.output import JsonFile, console, fail, write_json
+from dirigo.kernel import DirigoError
+from dirigo.lab.contest import Run, TenantRun, median, run_tenants
+from dirigo.lab.picture import save_pictures
+from dirigo.lab.tenants import Tenant, bulk, urgent
+from dirigo.nexmark.checking import differences
+from dirigo.runtime.control import JobStatus
+
+_WORKERS, _WORKERS_CPU = 4, 2
+_LOADS = ("pareto", "constant")
+
+
+def demo(
+    strategies: str = typer.Option(
+        "fifo,reject_send", "--strategies", metavar="A,B", help="The strategies to compare, in this order."
+    ),
+    seconds: float = typer.Option(12.0, "--seconds", metavar="S", help="How long bids come in each run."),
+    runs: int = typer.Option(1, "--runs", metavar="N", help="Runs of each strategy, in turn; medians are told."),
+    load: str = typer.Option("pareto", "--load", metavar="SHAPE", help="pareto: bursts with alpha 2.5; or constant."),
+    cpu: bool = typer.Option(False, "--cpu", help="Compute instead of sleeping, on 2 workers."),
+    workers: int | None = typer.Option(
+        None, "--workers", metavar="N", help="Workers: 4, or 2 with --cpu.", show_default=False
+    ),
+    check: bool = typer.Option(True, "--check/--no-check", help="Compare all results with Spark SQL's."),
+    out: Path = typer.Option(Path("build/demo"), "--out", metavar="DIR", help="Where the picture goes."),
+    json_file: Path | None = JsonFile,
+) -> None:
+    """Show why strategies matter: an urgent tenant and a bulky one with a hot key share a pool under bursts.
+
+    The urgent tenant is Nexmark's q7, the bulky one q12_event. What a bid costs is emulated: a worker sleeps for some
+    milliseconds per bid, or computes with --cpu, so that a pool of workers means something on a small machine.
+
+    Examples:
+
+        dirigo demo
+
+        dirigo demo --strategies fifo,edf,reject_send --runs 5 --json build/demo.json
+
+        dirigo demo --cpu --load constant
+    """
+    logging.getLogger("dirigo").addHandler(logging.NullHandler())
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    if not names:
+        fail("name one or more strategies, for example --strategies fifo,reject_send")
+    if load not in _LOADS:
+        fail(f"there is no load '{load}'; use {' or '.join(_LOADS)}")
+    if runs < 1 or seconds <= 0:
+        fail("ask for 1 run or more, and for more than 0 seconds")
+    workers = workers or (_WORKERS_CPU if cpu else _WORKERS)
+    tenants = [replace(tenant, load=load) for tenant in (urgent(workers, cpu=cpu), bulk(workers, cpu=cpu))]
+    try:
+        is_equal = _demo(names, tenants, seconds, runs, workers, check, out, json_file)
+    except DirigoError as error:
+        fail(escape(str(error)))
+    if not is_equal:
+        raise typer.Exit(1)
+
+
+def _demo(
+    names: Sequence[str],
+    tenants: Sequence[Tenant],
+    seconds: float,
+    runs: int,
+    workers: int,
+    check: bool,
+    out: Path,
+    json_file: Path | None,
+) -> bool:
+    from dirigo.flow.strategies import strategy_of
+    from dirigo.spark.cluster import Cluster
+
+    for name in names:
+        strategy_of(name)  # or it would be noticed only when Spark has started
+    facts = _facts(tenants, workers)
+    for fact in facts:
+        console.print(f"  {escape(fact)}", soft_wrap=True)
+    began = time.monotonic()
+    with console.status("starting Spark ..."):
+        cluster = Cluster(workers)
+    done: dict[str, list[Run]] = {name: [] for name in names}
+    is_equal = True
+    with cluster, TemporaryDirectory(prefix="dirigo-demo-") as folder:
+        with console.status(f"waiting for {workers} workers ..."):
+            cluster.wait_ready()
+        console.print(f"Spark and {workers} workers were ready after {time.monotonic() - began:.1f} s")
+        for number in range(runs):
+            for name in names:
+                results = Path(folder) / f"{name.replace(':', '.')}-{number}"
+                with _progress(f"{name} {number + 1}/{runs}" if runs > 1 else name, tenants, seconds) as told:
+                    done[name].append(run_tenants(cluster, tenants, name, seconds, workers, out=results, progress=told))
+        if check:
+            with console.status("asking Spark SQL for the same ..."):
+                is_equal = _check(cluster.spark, Path(folder), tenants, seconds)
+    last = [done[name][-1] for name in names]
+    console.print(_table(done, tenants))
+    for line in _why(done, tenants):
+        console.print(line, soft_wrap=True)
+    if check:
+        console.print("[green]all results equal Spark SQL's[/]" if is_equal else "[red]results differ from Spark SQL's[/]")
+    title = f"{tenants[0].query} and {tenants[1].query} on {workers} shared workers, {tenants[0].load} load"
+    plain = [[*_HEADINGS], *([_plain(cell) for cell in row] for row in _rows(done, tenants))]
+    for path in save_pictures(last, title, facts, plain, out / "latency"):
+        console.print(f"picture: {escape(str(path))}", soft_wrap=True)
+    figures = {"workers": workers, "seconds": seconds, "load": tenants[0].load, "cpu": tenants[0].cpu, "facts": facts}
+    write_json(json_file, figures | {"runs": [run.figures() for each in done.values() for run in each]})
+    return is_equal
+
+
+def _facts(tenants: Sequence[Tenant], workers: int) -> list[str]:
+    facts = []
+    for tenant in tenants:
+        does = "computing" if tenant.cpu else "sleeping"
+        facts.append(
+            f"{tenant.query}: {tenant.bids_per_s:,.0f} bids/s on average, {tenant.bid_ms:g} ms of a worker each ({does}, "
+            f"emulated), {tenant.utilisation(workers):.0%} of the pool; objective {tenant.latency_ms:,} ms"
+        )
+    shape = tenants[0]
+    bursts = f"Pareto bursts, alpha {shape.alpha:g}, a new rate every {shape.burst_every}"
+    facts.append(f"load: {bursts if shape.load == 'pareto' else 'constant'}; {workers} workers")
+    return facts
+
+
+def _check(spark: Any, folder: Path, tenants: Sequence[Tenant], seconds: float) -> bool:
+    is_equal = True
+    for tenant in tenants:
+        for results in sorted(folder.iterdir()):
+            for name, difference in differences(
+                [tenant.query], tenant.events(seconds), tenant.rate, results, "spark", spark
+            ):
+                if difference is not None:
+                    is_equal = False
+                    console.print(f"[red]{name} under {results.name} differs from Spark SQL:[/] {escape(difference)}")
+    return is_equal
+
+
+# --- what came of it -------------------------------------------------------------------------------------------------------
+
+_HEADINGS = ("job", "strategy", "in time", "p50 ms", "p99 ms", "bids/s", "forwarded", "barriers")
+
+
+def _rows(done: Mapping[str, Sequence[Run]], tenants: Sequence[Tenant]) -> list[list[str]]:
+    rows = []
+    for tenant in tenants:
+        for name, runs in done.items():
+            its = [run.tenants[tenant.query] for run in runs]
+
+            def middle(value: Callable[[TenantRun], float], its: list[TenantRun] = its) -> float:
+                return median(map(value, its))
+
+            share = middle(lambda each: each.satisfaction)
+            colour = "green" if share >= 0.9 else "yellow" if share >= 0.6 else "red"
+            rows.append(
+                [
+                    tenant.query,
+                    name,
+                    f"[{colour}]{share:.1%}[/]",
+                    f"{middle(lambda each: each.metrics.latency_ms.get('p50', 0.0)):,.0f}",
+                    f"{middle(lambda each: each.metrics.latency_ms.get('p99', 0.0)):,.0f}",
+                    f"{middle(lambda each: each.rows_per_s):,.0f}",
+                    f"{middle(lambda each: each.metrics.forwarded):,.0f}",
+                    f"{middle(lambda each: each.metrics.barriers):,.0f}",
+                ]
+            )
+    return rows
+
+
+def _why(done: Mapping[str, Sequence[Run]], tenants: Sequence[Tenant]) -> list[str]:
+    """Where the time of late results went, for each tenant and strategy that had some."""
+    lines = []
+    for tenant in tenants:
+        for name, runs in done.items():
+            why = runs[-1].tenants[tenant.query].metrics.satisfaction.why_results
+            told = ", ".join(f"{cause} {share:.0%}" for cause, share in sorted(why.items(), key=lambda item: -item[1])[:3])
+            if told:
+                lines.append(f"  {tenant.query} under {name}, late results spent their time: {told}")
+    return lines
+
+
+def _table(done: Mapping[str, Sequence[Run]], tenants: Sequence[Tenant]) -> Table:
+    runs = len(next(iter(done.values())))
+    title = "what each tenant got" + (f", medians of {runs} runs" if runs > 1 else "")
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for number, heading in enumerate(_HEADINGS):
+        table.add_column(heading, justify="left" if number < 2 else "right", no_wrap=True)
+    for row in _rows(done, tenants):
+        table.add_row(*row)
+    return table
+
+
+def _plain(cell: str) -> str:
+    from rich.text import Text
+
+    return Text.from_markup(cell).plain
+
+
+@contextmanager
+def _progress(name: str, tenants: Sequence[Tenant], seconds: float) -> Any:
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} bids  {task.fields[note]}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+    with progress:
+        tasks = {
+            tenant.query: progress.add_task(f"{name}: {tenant.query}", total=tenant.bids_per_s * seconds, note="")
+            for tenant in tenants
+        }
+
+        def told(statuses: Mapping[str, JobStatus]) -> None:
+            for query, status in statuses.items():
+                share = status.metrics.satisfaction.results
+                note = "" if share is None else f"{share:.0%} in time"
+                progress.update(tasks[query], completed=status.metrics.rows_in, note=note)
+
+        yield told

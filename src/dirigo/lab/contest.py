@@ -1,0 +1,151 @@
+"""Runs the same tenants on one pool under one strategy after another, and notes what each of them got out of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dirigo.lab.tenants import Tenant
+from dirigo.runtime.client import JobHandle
+from dirigo.runtime.control import JobMetrics, JobStatus
+from dirigo.scheduling import StrategyLike
+from dirigo.scheduling.accounting import percentiles
+
+LOOK_S = 0.25
+_OVER = ("finished", "cancelled", "failed")
+
+Told = Callable[[Mapping[str, JobStatus]], None]
+
+
+@dataclass
+class Sample:
+    """The results of one moment."""
+
+    at_s: float  # since the job was started
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass
+class TenantRun:
+    """One tenant in one run."""
+
+    name: str
+    metrics: JobMetrics
+    seconds: float
+    latency_objective_ms: int
+    samples: list[Sample] = field(default_factory=list)
+
+    @property
+    def satisfaction(self) -> float:
+        return self.metrics.satisfaction.results or 0.0
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.metrics.rows_in / self.seconds
+
+    def figures(self) -> dict[str, Any]:
+        metrics = self.metrics
+        return {
+            "job": self.name,
+            "objective_ms": self.latency_objective_ms,
+            "satisfaction": self.satisfaction,
+            "satisfaction_messages": metrics.satisfaction.messages,
+            "latency_ms": metrics.latency_ms,
+            "rows_per_s": round(self.rows_per_s, 1),
+            "results": metrics.rows_out,
+            "messages": metrics.messages,
+            "forwarded": metrics.forwarded,
+            "barriers": metrics.barriers,
+            "gathered": metrics.gathered,
+            "why_late": metrics.satisfaction.why_results,
+            "busy_s": metrics.busy_s,
+        }
+
+
+@dataclass
+class Run:
+    """All tenants under one strategy."""
+
+    strategy: str
+    tenants: dict[str, TenantRun]
+    utilisation: float  # of the workers, while all tenants ran
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "strategy": self.strategy,
+            "utilisation": round(self.utilisation, 3),
+            "tenants": [tenant.figures() for tenant in self.tenants.values()],
+        }
+
+
+def run_tenants(
+    cluster: Any,
+    tenants: Sequence[Tenant],
+    strategy: StrategyLike,
+    seconds: float,
+    workers: int,
+    *,
+    name: str | None = None,
+    out: Path | None = None,
+    progress: Told | None = None,
+) -> Run:
+    """Run tenants together on a cluster (a ``dg.Cluster`` or ``Client``) until their bids are worked off."""
+    jobs: dict[str, JobHandle] = {}
+    try:
+        for tenant in tenants:
+            jobs[tenant.query] = cluster.submit(tenant.flow(seconds, out), strategy=strategy)
+        samples = _follow(jobs, progress)
+        ended = {query: job.wait() for query, job in jobs.items()}
+    except BaseException:
+        for job in jobs.values():
+            _give_up(job)
+        raise
+    runs = {tenant.query: _tenant_run(tenant, ended[tenant.query], samples[tenant.query]) for tenant in tenants}
+    busy_s = sum(run.metrics.busy_s for run in runs.values())
+    together_s = max(run.seconds for run in runs.values())
+    return Run(name or str(strategy), runs, busy_s / together_s / workers)
+
+
+def _follow(jobs: Mapping[str, JobHandle], progress: Told | None) -> dict[str, list[Sample]]:
+    """Look at jobs until they are over."""
+    samples: dict[str, list[Sample]] = {name: [] for name in jobs}
+    seen: dict[str, dict[int, int]] = {name: {} for name in jobs}
+    while True:
+        statuses = {name: job.status() for name, job in jobs.items()}
+        if progress is not None:
+            progress(statuses)
+        for name, status in statuses.items():
+            latencies = status.metrics.latencies
+            new = {bucket: count - seen[name].get(bucket, 0) for bucket, count in latencies.items()}
+            seen[name] = dict(latencies)
+            found = percentiles({bucket: count for bucket, count in new.items() if count > 0})
+            if found and status.started_s is not None:
+                samples[name].append(Sample(time.time() - status.started_s, found["p50"], found["p99"]))
+        if all(status.state in _OVER for status in statuses.values()):
+            return samples
+        if any(status.state == "failed" for status in statuses.values()):
+            return samples
+        time.sleep(LOOK_S)
+
+
+def _tenant_run(tenant: Tenant, status: JobStatus, samples: list[Sample]) -> TenantRun:
+    assert status.ended_s is not None
+    began_s = status.submitted_s if status.started_s is None else status.started_s
+    return TenantRun(tenant.query, status.metrics, status.ended_s - began_s, tenant.latency_ms, samples)
+
+
+def _give_up(job: JobHandle) -> None:
+    try:
+        job.cancel()
+    except Exception:
+        return  # it is over, or the cluster is
+
+
+def median(values: Iterable[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

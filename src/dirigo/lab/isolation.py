@@ -1,0 +1,67 @@
+"""A noisy neighbour: what a tenant that behaves feels of another one that sends ten times what it used to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dirigo.lab.contest import Run, median
+from dirigo.lab.tenants import Tenant, bulk, urgent
+
+NOISE = 10.0
+
+RunTenants = Callable[[Sequence[Tenant], str], Run]
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """The tail of the tenant that behaves, beside a quiet and beside a noisy neighbour, under one strategy."""
+
+    strategy: str
+    quiet_p99_ms: float
+    noisy_p99_ms: float
+    quiet_satisfaction: float
+    noisy_satisfaction: float
+
+    @property
+    def factor(self) -> float:
+        return self.noisy_p99_ms / self.quiet_p99_ms
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "strategy": self.strategy,
+            "quiet_p99_ms": self.quiet_p99_ms,
+            "noisy_p99_ms": self.noisy_p99_ms,
+            "factor": round(self.factor, 2),
+            "quiet_satisfaction": self.quiet_satisfaction,
+            "noisy_satisfaction": self.noisy_satisfaction,
+        }
+
+
+def neighbours(workers: int, noise: float) -> list[Tenant]:
+    """A tenant that behaves with a fifth of the pool, and one whose usual eighth becomes more than all of it."""
+    behaved = replace(urgent(workers), load="constant")
+    noisy = replace(bulk(workers), load="constant", latency_ms=2_000)
+    behaved = behaved.at(0.2 / behaved.utilisation(workers))
+    noisy = noisy.at(0.125 / noisy.utilisation(workers) * noise)
+    return [behaved, replace(noisy, throughput=0.125 * workers * 1000 / noisy.bid_ms)]
+
+
+def measure(strategy: str, workers: int, runs: int, run: RunTenants) -> Isolation:
+    """Both situations in turn, as often as asked for; medians."""
+    seen: dict[float, list[Run]] = {1.0: [], NOISE: []}
+    for _ in range(runs):
+        for noise, its in seen.items():
+            its.append(run(neighbours(workers, noise), strategy))
+
+    def of(noise: float, value: Callable[[Any], float]) -> float:
+        return median(value(next(iter(each.tenants.values()))) for each in seen[noise])
+
+    def tail(tenant: Any) -> float:
+        return float(tenant.metrics.latency_ms["p99"])
+
+    def satisfaction(tenant: Any) -> float:
+        return float(tenant.satisfaction)
+
+    return Isolation(strategy, of(1.0, tail), of(NOISE, tail), of(1.0, satisfaction), of(NOISE, satisfaction))

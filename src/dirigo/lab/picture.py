@@ -1,0 +1,82 @@
+"""Latency over time as a picture: one panel per tenant, one line per strategy, and the objective."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from html import escape
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from dirigo.kernel import DirigoError
+from dirigo.lab.contest import Run
+
+COLOURS = ("#b3423a", "#c98a1b", "#1f6f8b", "#4b7f52", "#6b5b95", "#444444")
+_DPI = 130
+
+
+def save_pictures(
+    runs: Sequence[Run], title: str, facts: Sequence[str], table: Sequence[Sequence[str]], stem: Path
+) -> list[Path]:
+    """Write STEM.png and STEM.html: the same picture, on the page with its table and the facts that belong to it."""
+    figure = _figure(runs, title)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    image = BytesIO()
+    figure.savefig(image, format="png", dpi=_DPI)
+    png, html = stem.with_suffix(".png"), stem.with_suffix(".html")
+    png.write_bytes(image.getvalue())
+    html.write_text(_page(title, facts, table, image.getvalue()), encoding="utf-8")
+    return [png, html]
+
+
+def _figure(runs: Sequence[Run], title: str) -> Any:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise DirigoError("pictures need matplotlib: pip install 'dirigo[pictures]'.") from error
+    names = list(runs[0].tenants)
+    figure = Figure(figsize=(9, 2.9 * len(names) + 0.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=12)
+    for number, name in enumerate(names):
+        axes = figure.add_subplot(len(names), 1, number + 1)
+        objective_ms = runs[0].tenants[name].latency_objective_ms
+        for colour, run in zip(COLOURS, runs, strict=False):
+            tenant = run.tenants[name]
+            times = [sample.at_s for sample in tenant.samples]
+            label = f"{run.strategy}: {tenant.satisfaction:.0%} within the objective"
+            axes.plot(times, [sample.p99_ms for sample in tenant.samples], color=colour, linewidth=1.6, label=label)
+        axes.axhline(objective_ms, color="#222222", linestyle=(0, (4, 3)), linewidth=1.0)
+        axes.annotate(f"objective {objective_ms:,} ms", (0, objective_ms), (4, 4), textcoords="offset points", fontsize=8)
+        axes.set_yscale("log")
+        axes.set_title(name, loc="left", fontsize=10)
+        axes.set_ylabel("latency of results, ms")
+        axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8, loc="best")
+    axes.set_xlabel("seconds since the job began")
+    return figure
+
+
+def _page(title: str, facts: Sequence[str], table: Sequence[Sequence[str]], image: bytes) -> str:
+    head, *rows = table
+    cells = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    told = "".join(f"<li>{escape(fact)}</li>" for fact in facts)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
+img {{ max-width: 100%; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: .25rem .8rem; border-bottom: 1px solid #ddd; text-align: right; }}
+th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) {{ text-align: left; }}
+</style></head><body>
+<h1>{escape(title)}</h1>
+<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>
+<p><img alt="latency over time" src="data:image/png;base64,{base64.b64encode(image).decode()}"></p>
+<ul>{told}</ul>
+</body></html>
+"""

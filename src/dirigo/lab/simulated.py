@@ -1,0 +1,154 @@
+"""The same tenants in the simulator: a whole pool in virtual time, which no other work on this machine disturbs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from dirigo.flow.job import Job
+from dirigo.flow.payloads import rows_of
+from dirigo.flow.reading import SourceReader
+from dirigo.flow.strategies import strategy_of
+from dirigo.kernel import Data, Directory, Executable, Trail, Worker, job_of
+from dirigo.lab.contest import LOOK_S, Run, Sample, TenantRun
+from dirigo.lab.tenants import Tenant
+from dirigo.runtime.control import JobMetrics
+from dirigo.runtime.installed import MESSAGE_S
+from dirigo.scheduling import StrategyLike, for_worker
+from dirigo.scheduling.accounting import Account, percentiles
+from dirigo.sim.cluster import Cluster
+from dirigo.sim.feed import Feed
+from dirigo.sim.network import Network
+from dirigo.sim.service import Service
+
+HOP_S = 0.0008  # as measured between two workers on one machine
+MESSAGE_COST_S = 0.0003  # what the runtime takes per message beside the work
+_POLL_S = 0.005
+_ROWS_MAX = 16_384
+_EVENTS_MAX = 100_000_000
+
+
+def simulate_tenants(
+    tenants: Sequence[Tenant],
+    strategy: StrategyLike,
+    seconds: float,
+    workers: int,
+    *,
+    seed: int = 0,
+    name: str | None = None,
+) -> Run:
+    """Run tenants together on a simulated pool until their bids are worked off."""
+    return _Pool(tenants, strategy, seconds, workers, seed).run(name or str(strategy))
+
+
+class _Pool:
+    def __init__(self, tenants: Sequence[Tenant], strategy: StrategyLike, seconds: float, workers: int, seed: int) -> None:
+        self.tenants = tenants
+        self.workers = workers
+        pattern = strategy_of(strategy)
+        directory = Directory()
+        self.jobs: dict[str, Job] = {}
+        more = {}
+        for number, tenant in enumerate(tenants):
+            ids = [(number + 1 + offset) % workers for offset in range(workers)]  # not all jobs begin at the same worker
+            job = self.jobs[tenant.query] = Job(tenant.flow(seconds), ids)
+            job.prepare_sinks()
+            directory.add_job(job.specs(performs_work=False))
+            for address, work in job.work.items():
+                more[address] = lambda message, _rng, work=work: 0.0 if message.critical else work.seconds(message.payload)
+            for reader in job.readers:
+                reader.message_rows = max(1, int(MESSAGE_S * 1000 / tenant.bid_ms))
+        self.leaves = {
+            address
+            for job in self.jobs.values()
+            for stage in job.plan.stages
+            for address, downstreams in zip(stage.addresses, stage.downstreams, strict=True)
+            if not downstreams
+        }
+        self.cluster = Cluster(
+            workers,
+            directory,
+            lambda _worker, _rng: for_worker(pattern),
+            network=Network(HOP_S),
+            service=Service(_message_cost).with_more(more),
+            seed=seed,
+            fires_timers=True,
+            measure=rows_of,
+        )
+        self.cluster.account = self._note
+        self.cluster.trace = self._trace
+        self.accounts = {name: Account() for name in self.jobs}
+        self.recent: dict[str, Counter[int]] = {name: Counter() for name in self.jobs}
+        self.samples: dict[str, list[Sample]] = {name: [] for name in self.jobs}
+        self.forwarded: Counter[str] = Counter()
+        self.busy_s = dict.fromkeys(self.jobs, 0.0)
+        self.ended_s: dict[str, float] = dict.fromkeys(self.jobs, 0.0)
+        self.homes = {address: home for job in self.jobs.values() for address, home in job.homes.items()}
+        for job in self.jobs.values():
+            for reader in job.readers:
+                reader.split.clock = lambda: self.cluster.now
+                reader.split.read_for_s = float("inf")
+                feed = self.cluster.source(reader.address, job.homes[reader.address], (reader.target,))
+                self.cluster.at(0.0, lambda reader=reader, feed=feed: self._pump(reader, feed))  # type: ignore[misc]
+
+    def run(self, name: str) -> Run:
+        while not self.cluster.quiescent():
+            self.cluster.run(until=self.cluster.now + LOOK_S, max_events=_EVENTS_MAX)
+            self._sample()
+        together_s = max(self.ended_s.values())
+        runs = {tenant.query: self._tenant_run(tenant) for tenant in self.tenants}
+        return Run(name, runs, sum(self.busy_s.values()) / together_s / self.workers)
+
+    def _pump(self, reader: SourceReader, feed: Feed) -> None:
+        """Read what is due. A worker that is busy reads its sources between messages: see the runtime's executor."""
+        now = self.cluster.now
+        for emission in reader.read(_ROWS_MAX, now):
+            feed.source.emit(emission)
+        if not reader.has_ended:
+            due_s = reader.split.next_due_s
+            again_s = now + _POLL_S if due_s is None else max(now + _POLL_S, due_s)
+            self.cluster.at(again_s, lambda: self._pump(reader, feed))
+
+    def _note(self, worker: Worker, message: Executable, trail: Trail) -> None:
+        job = job_of(message.to)
+        results = rows_of(message.payload) if type(message) is Data and message.to in self.leaves else 0
+        self.accounts[job].note(message, worker.now, trail, results)
+        self.busy_s[job] += trail[3] - message.trail[3]
+        self.ended_s[job] = worker.now
+
+    def _trace(self, _now: float, what: str, worker: int, message: Any) -> None:
+        if what == "start" and self.homes[message.to] != worker:
+            self.forwarded[job_of(message.to)] += 1
+
+    def _sample(self) -> None:
+        for job, account in self.accounts.items():
+            new = Counter(account.latencies)
+            new.subtract(self.recent[job])
+            self.recent[job] = Counter(account.latencies)
+            found = percentiles(+new)
+            if found:
+                self.samples[job].append(Sample(self.cluster.now, found["p50"], found["p99"]))
+
+    def _tenant_run(self, tenant: Tenant) -> TenantRun:
+        name = tenant.query
+        account = self.accounts[name]
+        rounds = [host.rounds.get(name, (0, 0)) for host in self.cluster.workers.values()]
+        metrics = JobMetrics(
+            rows_in=sum(reader.rows for reader in self.jobs[name].readers),
+            rows_out=account.results,
+            messages=account.messages,
+            forwarded=self.forwarded[name],
+            barriers=sum(each[0] for each in rounds),
+            gathered=sum(each[1] for each in rounds),
+            busy_s=self.busy_s[name],
+            latency_ms=percentiles(account.latencies),
+            latencies=account.latencies,
+            satisfaction=account.report(),
+        )
+        return TenantRun(name, metrics, self.ended_s[name], tenant.latency_ms, self.samples[name])
+
+
+def _message_cost(_message: Executable, _rng: Random) -> float:
+    return MESSAGE_COST_S

@@ -1,0 +1,155 @@
+"""What strategies with objectives have in common: the earliest deadline first, for as long as deadlines mean something.
+
+Deadlines alone end badly under overload: what is late is always first, so that everybody is late, and one job with more work
+than there is room for makes all others late. So there are two classes. What is late already, and what a job has beyond its
+fair share of the worker, is in the second. It runs when nothing else waits, or if its own objective is tighter than the time
+that the first class has left, and that has time to spare. So a burst of an urgent job still goes before a lax job's work.
+
+What a barrier waits for is due sooner than its own deadline says: everything that follows the barrier waits for it as well.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from dirigo.kernel import Address, Executable, SchedulingContext, WorkerId, job_of
+from dirigo.scheduling.costs import Costs
+from dirigo.scheduling.deadline_queue import DeadlineQueue
+from dirigo.scheduling.deadlines import PATIENCE_S, due
+from dirigo.scheduling.shares import Shares
+from dirigo.scheduling.strategy import Strategy
+
+URGENT_S = 1.0
+# A barrier should take no more than this share of the objective: it holds up all that follows it.
+BARRIER_SHARE = 0.2
+STARVED_S = 10.0  # what is in the second class for longer than this takes turns with the first
+_LITTLE_S = 0.01  # what waits in all, up to which nobody needs to know how much of it is urgent
+
+_Demoted = tuple[float, int, Executable, float, float]  # (rank, number, message, cost, objective)
+
+
+class ByDeadline(Strategy):
+    """The earliest deadline first; subclasses say what goes elsewhere."""
+
+    def __init__(self) -> None:
+        self.costs = Costs()
+        self.queue = DeadlineQueue()  # the first class
+        self.shares = Shares()
+        self._weights: dict[Address, tuple[str, float]] = {}  # actor -> (its job, the job's weight)
+        self.second_s = 0.0  # seconds of work in the second class
+        self._second: list[_Demoted] = []  # a heap: first come, first served, with the objective as a handicap
+        self._count = 0
+        self._awaited: set[Address] = set()  # actors that a barrier waits for, or has waited for
+        self._is_turn_of_second = False
+        self._chosen_cost_s = 0.0  # of the message that was chosen last
+        self._running_until = 0.0  # when the message that runs is expected to be done
+
+    # --- in ------------------------------------------------------------------------------------------------------------
+
+    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+        cost_s = self.costs.expected_s(context, message)
+        self.keep(context, message, self.due(context, message), cost_s, self.is_entitled(context, message, cost_s))
+        return None
+
+    def due(self, context: SchedulingContext, message: Executable) -> float:
+        """When a message should be done: by its deadline, or sooner if a barrier waits for it, or is it."""
+        by = due(message)
+        if message.to not in self._awaited:
+            return by
+        began = context.barrier_began(message.to)
+        if began is None:
+            self._awaited.discard(message.to)
+            return by
+        return min(by, self._hurried(context, message.to, began))
+
+    def is_entitled(self, context: SchedulingContext, message: Executable, cost_s: float) -> bool:
+        """Whether a message is in the first class. A critical one is, because its actor can do nothing else."""
+        actor = message.to
+        known = self._weights.get(actor)
+        if known is None:
+            known = self._weights[actor] = (job_of(actor), context.spec(actor).objective.weight)
+        return self.shares.take(*known, cost_s, context.now) or message.critical
+
+    def keep(self, context: SchedulingContext, message: Executable, due: float, cost_s: float, is_first: bool) -> None:
+        if is_first:
+            self.queue.push(message, due, cost_s)
+        else:
+            self._demote(context, message, cost_s)
+
+    def _demote(self, context: SchedulingContext, message: Executable, cost_s: float) -> None:
+        objective_s = _objective_s(context, message.to)
+        self._count += 1
+        heappush(self._second, (context.now + objective_s, self._count, message, cost_s, objective_s))
+        self.second_s += cost_s
+
+    # --- out -----------------------------------------------------------------------------------------------------------
+
+    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+        queue, now = self.queue, context.now
+        while queue.first_due() < now:
+            message, cost_s = queue.pop()  # type: ignore[misc]  # there is one, since it is due
+            self._demote(context, message, cost_s)
+        if self._second and self._may_second_run(now):
+            _, _, message, self._chosen_cost_s, _ = heappop(self._second)
+            self.second_s = self.second_s - self._chosen_cost_s if self._second else 0.0
+            return message
+        first = queue.pop()
+        if first is None:
+            return None
+        message, self._chosen_cost_s = first
+        return message
+
+    def _may_second_run(self, now: float) -> bool:
+        rank, _, _, cost_s, objective_s = self._second[0]
+        first_due = self.queue.first_due()
+        if objective_s < first_due - now and now + cost_s <= self.queue.must_begin(now):
+            return True  # also if nothing is in the first class
+        if now - rank > STARVED_S:
+            self._is_turn_of_second = not self._is_turn_of_second
+            return self._is_turn_of_second
+        return False
+
+    def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
+        self._awaited.add(actor)
+        by = self._hurried(context, actor, context.now)
+        self.queue.hurry(actor, by)
+        if any(entry[2].to == actor for entry in self._second):
+            self._second = [(min(e[0], by), *e[1:]) if e[2].to == actor else e for e in self._second]
+            heapify(self._second)
+
+    def _hurried(self, context: SchedulingContext, actor: Address, began: float) -> float:
+        return began + BARRIER_SHARE * _objective_s(context, actor)
+
+    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
+        self._running_until = context.now + self._chosen_cost_s
+
+    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+        self._running_until = 0.0
+        self.costs.learn(context, message, elapsed_s)
+        latency_s = message.deadline - message.created
+        if latency_s < self.queue.tightest_s:
+            self.queue.tighten(latency_s)
+
+    # --- told ----------------------------------------------------------------------------------------------------------
+
+    def backlog_s(self, context: SchedulingContext) -> tuple[float, float]:
+        now, queue = context.now, self.queue
+        left_s = max(0.0, self._running_until - now)
+        first_s = queue.backlog_s
+        if queue.first_due() > now + URGENT_S:
+            urgent_s = 0.0
+        elif first_s <= _LITTLE_S:
+            urgent_s = first_s
+        else:
+            urgent_s = queue.ahead_s(now + URGENT_S, now)
+        return (left_s + urgent_s, left_s + first_s + self.second_s)
+
+    def forget_job(self, job: str) -> None:
+        self.costs.forget_job(job)
+        self.shares.forget_job(job)
+        self._awaited = {actor for actor in self._awaited if job_of(actor) != job}
+        self._weights = {actor: known for actor, known in self._weights.items() if known[0] != job}
+
+
+def _objective_s(context: SchedulingContext, actor: Address) -> float:
+    return min(context.spec(actor).objective.latency_s, PATIENCE_S)

@@ -1,0 +1,120 @@
+"""Where else a message may run: how a strategy chooses among the workers that its actor may be leased to.
+
+A selector gets the workers in question and picks one. ``Span`` says who is in question: only so many workers per actor, the
+next ones after its home, so that a barrier never has more lessees to wait for.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dirigo.kernel import Address, SchedulingContext, WorkerId
+
+LARGE_STATE_BYTES = 64 << 10  # from here on collecting partial states takes noticeably longer (section 7 of the paper)
+_LOOK_S = 0.25  # so often the size of a state is looked at
+
+
+class Span:
+    """At most ``most`` workers besides its home for each actor, fewer for one with a large state."""
+
+    __slots__ = ("_sizes", "_workers", "most")
+
+    def __init__(self, most: int) -> None:
+        if most < 1:
+            raise ValueError(f"an actor with {most} lessees cannot scale; give 1 or more")
+        self.most = most
+        self._workers: dict[tuple[WorkerId, int], tuple[tuple[WorkerId, ...], tuple[WorkerId, ...]]] = {}
+        self._sizes: dict[Address, tuple[float, int]] = {}  # actor -> (when it was looked at, bytes)
+
+    def of(self, context: SchedulingContext, actor: Address) -> tuple[WorkerId, ...]:
+        """The workers that an actor may be leased to, besides its home."""
+        spec = context.spec(actor)
+        if spec.ordered:
+            return ()
+        most = min(self.most, spec.lessees_max)
+        if spec.home == context.id:  # elsewhere only a part of the state is known
+            size = self._state_bytes(context, actor)
+            if size > LARGE_STATE_BYTES:
+                most = max(1, most * LARGE_STATE_BYTES // size)
+        return self._after(context, spec.home, most)
+
+    def _after(self, context: SchedulingContext, home: WorkerId, most: int) -> tuple[WorkerId, ...]:
+        known = self._workers.get((home, most))
+        if known is None or known[0] is not context.workers:
+            workers = context.workers
+            start = next((index for index, worker in enumerate(workers) if worker > home), 0)
+            others = [worker for worker in (*workers[start:], *workers[:start]) if worker != home]
+            known = self._workers[home, most] = (workers, tuple(others[:most]))
+        return known[1]
+
+    def _state_bytes(self, context: SchedulingContext, actor: Address) -> int:
+        at, size = self._sizes.get(actor, (float("-inf"), 0))
+        if context.now - at > _LOOK_S:
+            size = context.state_bytes(actor)
+            self._sizes[actor] = (context.now, size)
+        return size
+
+    def forget_job(self, job: str) -> None:
+        for actor in [actor for actor in self._sizes if actor.startswith(f"{job}/")]:
+            del self._sizes[actor]
+
+
+class Selector(Protocol):
+    """Picks one of several workers, at least one."""
+
+    def __call__(self, context: SchedulingContext, workers: tuple[WorkerId, ...]) -> WorkerId: ...
+
+
+def at_random(context: SchedulingContext, workers: tuple[WorkerId, ...]) -> WorkerId:
+    return workers[context.rng.randrange(len(workers))]
+
+
+def least_loaded(context: SchedulingContext, workers: tuple[WorkerId, ...]) -> WorkerId:
+    """The one with the least urgent work; among equals one by chance, or all would choose the same."""
+    if len(workers) == 1:
+        return workers[0]
+    start = context.rng.randrange(len(workers))
+    best, best_load = workers[start], context.load(workers[start])
+    for offset in range(1, len(workers)):
+        worker = workers[(start + offset) % len(workers)]
+        load = context.load(worker)
+        if load < best_load:
+            best, best_load = worker, load
+    return best
+
+
+def less_loaded_of_two(context: SchedulingContext, workers: tuple[WorkerId, ...], *, is_urgent: bool = True) -> WorkerId:
+    """The power of two choices: nearly as good as the least loaded, and nobody has to look at all of them.
+
+    What is urgent goes before what is not, and so has to wait only for what is urgent as well.
+    """
+    if len(workers) == 1:
+        return workers[0]
+    first = context.rng.randrange(len(workers))
+    second = (first + 1 + context.rng.randrange(len(workers) - 1)) % len(workers)
+    if is_urgent:
+        return min(workers[first], workers[second], key=context.load)
+    return min(workers[first], workers[second], key=lambda worker: context.load(worker)[1])
+
+
+class InTurn:
+    """Round robin."""
+
+    __slots__ = ("_turn",)
+
+    def __init__(self) -> None:
+        self._turn = -1
+
+    def __call__(self, context: SchedulingContext, workers: tuple[WorkerId, ...]) -> WorkerId:
+        self._turn += 1
+        return workers[self._turn % len(workers)]
+
+
+def selector_named(name: str) -> Selector:
+    """A selector by its name, as strategies take it."""
+    if name == "round_robin":
+        return InTurn()
+    known: dict[str, Selector] = {"random": at_random, "least_loaded": least_loaded, "p2c": less_loaded_of_two}
+    if name not in known:
+        raise ValueError(f"lessees are selected by random, round_robin, least_loaded or p2c, not {name!r}")
+    return known[name]

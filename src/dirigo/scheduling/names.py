@@ -1,0 +1,66 @@
+"""Strategies by name, as users give them on the command line and to a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+
+from dirigo.kernel import DirigoError
+from dirigo.scheduling.anything import Anything
+from dirigo.scheduling.direct_send import DirectSend
+from dirigo.scheduling.direct_send_p2c import DirectSendP2C
+from dirigo.scheduling.direct_send_random import DirectSendRandom
+from dirigo.scheduling.edf import Edf
+from dirigo.scheduling.fifo import Fifo
+from dirigo.scheduling.guarded import Guarded
+from dirigo.scheduling.hybrid import Hybrid
+from dirigo.scheduling.reject_send import RejectSend
+from dirigo.scheduling.reject_send_random import RejectSendRandom
+from dirigo.scheduling.strategy import Strategy
+from dirigo.scheduling.tokens import Tokens
+
+STRATEGIES: dict[str, Callable[[], Strategy]] = {
+    "fifo": Fifo,
+    "edf": Edf,
+    "reject_send": RejectSend,
+    "reject_send_random": RejectSendRandom,
+    "direct_send": DirectSend,
+    "direct_send_random": DirectSendRandom,
+    "direct_send_p2c": DirectSendP2C,
+    "tokens": Tokens,
+    "hybrid": Hybrid,
+    "chaos": Anything,
+}
+DEFAULT = "reject_send"
+
+StrategyLike = str | Strategy | type[Strategy]
+
+
+class StrategyError(DirigoError):
+    """What was given as a strategy is none."""
+
+
+def strategy_named(name: str) -> Strategy:
+    if name not in STRATEGIES:
+        raise StrategyError(
+            f"there is no strategy {name!r}; choose {', '.join(STRATEGIES)}, or name your own as module:Class."
+        )
+    return STRATEGIES[name]()
+
+
+def name_of(strategy: Strategy) -> str:
+    """How a strategy is called: by its name if it has one, or by its class."""
+    for name, kind in STRATEGIES.items():
+        if type(strategy) is kind:
+            return name
+    return f"{type(strategy).__module__}:{type(strategy).__qualname__}"
+
+
+def for_worker(pattern: Strategy) -> Strategy:
+    """A copy for one worker; one that is not ours is watched."""
+    try:
+        strategy = deepcopy(pattern)
+    except Exception as error:
+        what = f"the strategy {name_of(pattern)} cannot be copied, and each worker needs a copy"
+        raise StrategyError(f"{what}: {type(error).__name__}: {error}.") from error
+    return strategy if type(strategy).__module__.startswith("dirigo.") else Guarded(strategy)

@@ -1,0 +1,51 @@
+"""Who has had more than a fair share of a worker's time: a bucket of seconds per job, filled by weight.
+
+A share is counted among the jobs that have had something to do lately, so a job that is alone has all of it.
+"""
+
+from __future__ import annotations
+
+BURST_S = 0.5  # a job may be ahead of its share by this much
+_LATELY_S = 2.0
+
+
+class _Bucket:
+    __slots__ = ("at", "seconds", "weight")
+
+    def __init__(self, weight: float, at: float) -> None:
+        self.weight = weight
+        self.seconds = BURST_S
+        self.at = at  # when it last asked
+
+
+class Shares:
+    """All jobs of one worker."""
+
+    __slots__ = ("_buckets", "_counted_at", "_weights")
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, _Bucket] = {}
+        self._weights = 0.0  # of the jobs that have had something to do lately
+        self._counted_at = float("-inf")
+
+    def take(self, job: str, weight: float, cost_s: float, now: float) -> bool:
+        """Whether a job is within its share with one more message of this cost; if so, the cost is taken off."""
+        bucket = self._buckets.get(job)
+        if bucket is None:
+            bucket = self._buckets[job] = _Bucket(weight, now)
+            self._counted_at = float("-inf")
+        if now - self._counted_at > _LATELY_S / 4:
+            self._counted_at = now
+            self._weights = sum(each.weight for each in self._buckets.values() if now - each.at <= _LATELY_S)
+        passed_s = now - bucket.at
+        bucket.at = now
+        weights = max(self._weights, weight)
+        bucket.seconds = min(BURST_S, bucket.seconds + passed_s * weight / weights)
+        if bucket.seconds <= 0.0 and weights > weight:
+            return False
+        bucket.seconds = max(bucket.seconds - cost_s, -BURST_S)
+        return True
+
+    def forget_job(self, job: str) -> None:
+        self._buckets.pop(job, None)
+        self._counted_at = float("-inf")

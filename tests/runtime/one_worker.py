@@ -1,0 +1,114 @@
+"""One worker inside the test's own process and thread, with a clock that moves only when the test says so."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import secrets
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import zmq
+
+import dirigo as dg
+from dirigo.runtime import executor, installed, site
+from dirigo.runtime.control import Install
+from dirigo.runtime.executor import Executor
+from dirigo.runtime.gate import Refusals
+from dirigo.runtime.installed import InstalledJob
+from dirigo.runtime.keys import Keys
+from dirigo.runtime.last_words import LastWords
+from dirigo.runtime.payload import Schemas
+from dirigo.runtime.peers import Peers
+from dirigo.runtime.shipping import named_shipment
+from dirigo.runtime.site import Site
+
+_LOOK_S = 1e-6  # each look at the clock takes this long, so that whatever waits for it comes to an end
+
+_handed_over: dict[int, dg.Dataflow] = {}
+_numbers = itertools.count()
+
+
+def hand_over(number: int) -> dg.Dataflow:
+    return _handed_over.pop(number)
+
+
+class SameFlow:
+    """Becomes the flow itself when it is read: its functions see what the test sees."""
+
+    def __init__(self, flow: dg.Dataflow) -> None:
+        self._number = next(_numbers)
+        _handed_over[self._number] = flow
+
+    def __reduce__(self) -> Any:
+        return (hand_over, (self._number,))
+
+
+class Clock:
+    """Stands in for the module ``time``."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+        self.began = self.now
+
+    def time(self) -> float:
+        self.now += _LOOK_S
+        return self.now
+
+    perf_counter = time
+
+    def pass_s(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class OneWorker:
+    """Runs jobs until their time is over. As a context, it leaves nothing behind."""
+
+    def __init__(self, folder: Path, monkeypatch: Any) -> None:
+        self.clock = Clock()
+        for module in (executor, installed, site):
+            monkeypatch.setattr(module, "time", self.clock)
+        self._folder = folder
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        schemas = Schemas()
+        peers = Peers(self._context, Keys.new(), 0, schemas, time.monotonic)
+        self.site = Site(0, peers, schemas, Refusals("the only worker"))
+        self._last_words = LastWords(secrets.token_hex(8), 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.site.close()
+        self._last_words.close()
+        self._context.term()
+
+    def start(self, flow: dg.Dataflow, *, budget_bytes: int = 64 << 20) -> InstalledJob:
+        """Install a job and have its sources begin."""
+        install = Install(flow.name, pickle.dumps(SameFlow(flow)), (0,), budget_bytes, named_shipment("fifo")[0])
+        job = InstalledJob(install, 0, self.site.post_result, self._folder)
+        self.site.add(job)
+        job.is_started = True
+        return job
+
+    def run(self, seconds: float) -> None:
+        """Let the worker thread, which is this one, work for so long by the clock."""
+        end = self.clock.now + seconds
+        look = self.clock.time
+
+        def time_and_end() -> float:
+            now = look()
+            if now >= end:
+                self.site.is_stopping = True
+            return now
+
+        self.clock.time = time_and_end  # type: ignore[method-assign]
+        self.site.is_stopping = False
+        self.site.wait_for_work = self.clock.pass_s  # type: ignore[method-assign]
+        try:
+            Executor(self.site, self._last_words).run()
+        finally:
+            self.clock.time = look  # type: ignore[method-assign]
+        assert not self.site.reports or "ActorFailed" not in repr(self.site.reports), self.site.reports

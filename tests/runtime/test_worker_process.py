@@ -1,0 +1,127 @@
+"""A worker as its host and its controller see it: it may be one of several in a process, and what it has to say arrives."""
+
+from __future__ import annotations
+
+import multiprocessing
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import zmq
+
+from dirigo.runtime import control, worker_process
+from dirigo.runtime.client import Client
+from dirigo.runtime.controller import Controller
+from dirigo.runtime.keys import Keys
+from dirigo.runtime.worker_process import _Worker, run_worker
+from runtime.clusters import PATIENCE_S, counting, until
+from runtime.pretenders import QuietPool
+
+LEAVE_AFTER_S = 0.3
+
+
+# --- a process that is used again ------------------------------------------------------------------------------------------
+
+
+def work_twice(first: control.Bootstrap, second: control.Bootstrap) -> None:
+    """What a host does that keeps its processes: Spark, for one."""
+    worker_process._LEAVE_AFTER_S = LEAVE_AFTER_S
+    run_worker(first)
+    run_worker(second)
+    time.sleep(2 * LEAVE_AFTER_S)  # the process does other things
+
+
+def test_a_process_whose_worker_has_ended_is_left_alone(tmp_path: Path) -> None:
+    controllers = [Controller(name, QuietPool(), 1, logs=tmp_path / name) for name in ("first", "second")]
+    clients = [Client(controller.access) for controller in controllers]
+    process = multiprocessing.get_context("spawn").Process(
+        target=work_twice, args=[controller.bootstrap(0) for controller in controllers]
+    )
+    try:
+        for controller in controllers:
+            controller.start()
+        process.start()
+        for controller, client in zip(controllers, clients, strict=True):
+            until(lambda client=client: client.status().workers[0].state == "ready", "it joins")  # type: ignore[misc]
+            assert client.status().workers[0].pid == process.pid
+            if controller is controllers[1]:
+                time.sleep(2 * LEAVE_AFTER_S)  # whoever waited for the first worker to leave has stopped waiting
+            flow, out = counting(rows=1_000)
+            client.submit(flow).wait(PATIENCE_S)
+            assert sum(row["count"] for row in out.rows) == 1_000
+            client.stop_cluster()
+        process.join(PATIENCE_S)
+        assert process.exitcode == 0
+    finally:
+        for client in clients:
+            client.close()
+        for controller in controllers:
+            controller.stop()
+        process.kill()
+        process.join()
+
+
+# --- reports ---------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def listening(keys: Keys) -> Iterator[tuple[zmq.Socket[bytes], str]]:
+    """The place of a controller that takes little at a time."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    socket = context.socket(zmq.ROUTER)
+    socket.linger = 0
+    socket.rcvhwm = 10
+    socket.rcvbuf = 1 << 12
+    keys.secure_server(socket)
+    try:
+        yield socket, f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
+    finally:
+        context.destroy(0)
+
+
+def test_many_reports_at_once_wait_for_a_slow_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_process, "_LEAVE_AFTER_S", PATIENCE_S)  # a worker that hangs would end this process
+    keys = Keys.new()
+    reports = [control.ActorEnded("job~1", f"job~1/{'a' * 1_000}/{number}") for number in range(10_000)]
+    with listening(keys) as (socket, endpoint):
+        bootstrap = control.Bootstrap(secrets.token_hex(8), 0, endpoint, keys)
+        ends: list[BaseException | None] = []
+        workers: list[Any] = []
+
+        def work() -> None:
+            context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+            try:
+                workers.append(_Worker(context, bootstrap, tmp_path))
+                workers[0].run()
+                ends.append(None)
+            except BaseException as error:
+                ends.append(error)
+            finally:
+                context.destroy(0)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        identity, _ = socket.recv_multipart()
+        site = workers[0].site
+        for report in reports:
+            site.report(report)
+        until(lambda: len(site.reports) < len(reports), "some are taken")
+        time.sleep(0.5)
+        assert site.reports, "others wait"
+        assert not ends, "and so does the worker"
+        heard: list[str] = []
+        while len(heard) < len(reports):
+            assert socket.poll(int(PATIENCE_S * 1000))
+            record = msgspec.msgpack.decode(socket.recv_multipart()[1], type=control.ToController)
+            if isinstance(record, control.ActorEnded):
+                heard.append(record.address)
+        assert heard == [report.address for report in reports]
+        socket.send_multipart([identity, msgspec.msgpack.encode(control.Stop())])
+        thread.join(PATIENCE_S)
+    assert ends == [None]
