@@ -52,12 +52,13 @@ class Tenant:
         """Which share of a pool it needs on average."""
         return self.bids_per_s * self.bid_ms / 1000 / workers
 
-    def flow(self, seconds: float, out: Path | None = None) -> Dataflow:
+    def flow(self, seconds: float, out: Path | None = None, *, is_shaped: bool = True) -> Dataflow:
+        """Its query over the bids of so many seconds, released along its load or, if not shaped, as they are read."""
         slo = SLO(latency=f"{self.latency_ms}ms", throughput=self.throughput)
         flow = Dataflow(
             self.query, slo=slo, splits=self.splits, partitions=self.partitions, combines_early=self.works_at == "bids"
         )
-        rows = QUERIES[self.query].function(flow, _Bids(self, self.events(seconds)))
+        rows = QUERIES[self.query].function(flow, _Bids(self, self.events(seconds), is_shaped))
         rows.sink(discard() if out is None else to_parquet(out / self.query, overwrite=True))
         flow.emulate(self._operator(flow), per_row=f"{round(self.bid_ms * 1000)}us", cpu=self.cpu)
         return flow
@@ -74,14 +75,15 @@ class Tenant:
 class _Bids:
     """Bids released along a tenant's load; its query reads nothing else."""
 
-    def __init__(self, tenant: Tenant, events: int) -> None:
+    def __init__(self, tenant: Tenant, events: int, is_shaped: bool) -> None:
         self._tenant = tenant
         self._events = events
+        self._is_shaped = is_shaped
 
     def bids(self, *columns: str) -> Source:
         # Small blocks, so that the splits move through event time together although bids come slowly.
         bids = sources.bids(self._events, self._tenant.rate, columns or None, block_events=50)
-        return shaped(bids, self._tenant.shape())
+        return shaped(bids, self._tenant.shape()) if self._is_shaped else bids
 
     def persons(self, *columns: str) -> Source:
         raise NotImplementedError(f"{self._tenant.query} reads more than bids {columns}")

@@ -1,0 +1,8 @@
+"""The urgent tenant of ``dirigo demo`` alone, as an example of a flow whose objective is to be found.
+
+dirigo slo calibrate examples/urgent_tenant.py --workers 4
+"""
+
+from dirigo.lab.tenants import urgent
+
+flow = urgent(workers=4).flow(seconds=600, is_shaped=False)
