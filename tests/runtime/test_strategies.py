@@ -154,7 +154,8 @@ class Inimitable(LastInFirstOut):
 
 def test_a_strategy_that_a_worker_cannot_copy_fails_its_own_job(cluster: LocalCluster, beside: None) -> None:
     error, _ = failure_of(cluster, Inimitable())
-    assert "cannot install the job: TypeError: there can be only one" in error
+    assert "cannot install the job" in error
+    assert "there can be only one" in error
 
 
 # --- strategies that work --------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +21,7 @@ from rich.table import Table
 from dirigo.cli.output import JsonFile, console, fail, write_json
 from dirigo.kernel import DirigoError
 from dirigo.lab.contest import Run, TenantRun, median, run_tenants
+from dirigo.lab.isolation import measure
 from dirigo.lab.picture import save_pictures
 from dirigo.lab.tenants import Tenant, bulk, urgent
 from dirigo.nexmark.checking import differences
@@ -44,6 +46,9 @@ def demo(
     calibrate: bool = typer.Option(
         False, "--calibrate", help="First find q7's objective: alone, constant load, half of the pool, twice its p99."
     ),
+    noisy: bool = typer.Option(
+        False, "--noisy", help="Instead: what a tenant feels of a neighbour that sends ten times what it used to."
+    ),
     check: bool = typer.Option(True, "--check/--no-check", help="Compare all results with Spark SQL's."),
     out: Path = typer.Option(Path("build/demo"), "--out", metavar="DIR", help="Where the picture goes."),
     json_file: Path | None = JsonFile,
@@ -60,6 +65,8 @@ def demo(
         dirigo demo --strategies fifo,edf,reject_send --runs 5 --json build/demo.json
 
         dirigo demo --cpu --load constant
+
+        dirigo demo --noisy --strategies fifo,reject_send,tokens
     """
     logging.getLogger("dirigo").addHandler(logging.NullHandler())
     names = [name.strip() for name in strategies.split(",") if name.strip()]
@@ -72,6 +79,9 @@ def demo(
     workers = workers or (_WORKERS_CPU if cpu else _WORKERS)
     tenants = [replace(tenant, load=load) for tenant in (urgent(workers, cpu=cpu), bulk(workers, cpu=cpu))]
     try:
+        if noisy:
+            _noisy(names, seconds, runs, workers, json_file)
+            return
         is_equal = _demo(names, tenants, seconds, runs, workers, calibrate, check, out, json_file)
     except DirigoError as error:
         fail(escape(str(error)))
@@ -131,6 +141,39 @@ def _demo(
     figures = {"workers": workers, "seconds": seconds, "load": tenants[0].load, "cpu": tenants[0].cpu, "facts": facts}
     write_json(json_file, figures | {"runs": [run.figures() for each in done.values() for run in each]})
     return is_equal
+
+
+def _noisy(names: Sequence[str], seconds: float, runs: int, workers: int, json_file: Path | None) -> None:
+    from dirigo.spark.cluster import Cluster
+
+    with console.status("starting Spark ..."):
+        cluster = Cluster(workers)
+    found = []
+    with cluster:
+        cluster.wait_ready()
+        for name in names:
+            with console.status(f"{name} beside a quiet and a noisy neighbour ..."):
+                found.append(measure(name, workers, runs, partial(_beside, cluster, seconds, workers)))
+    table = Table(title="q7 beside a neighbour at 1 and at 10 times its rate", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("strategy", "p99 ms, quiet", "p99 ms, noisy", "factor", "in time, quiet", "in time, noisy"):
+        table.add_column(heading, justify="left" if heading == "strategy" else "right")
+    for each in found:
+        table.add_row(
+            each.strategy,
+            f"{each.quiet_p99_ms:,.1f}",
+            f"{each.noisy_p99_ms:,.1f}",
+            f"{each.factor:.2f}",
+            f"{each.quiet_satisfaction:.1%}",
+            f"{each.noisy_satisfaction:.1%}",
+        )
+    console.print(table)
+    write_json(
+        json_file, {"workers": workers, "seconds": seconds, "runs": runs, "isolation": [each.figures() for each in found]}
+    )
+
+
+def _beside(cluster: Any, seconds: float, workers: int, tenants: Sequence[Tenant], strategy: str) -> Run:
+    return run_tenants(cluster, tenants, strategy, seconds, workers)
 
 
 def _calibrated(cluster: Any, tenant: Tenant, seconds: float, workers: int) -> Tenant:

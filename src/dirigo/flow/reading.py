@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dirigo.flow.bad_rows import Bad
 from dirigo.flow.errors import OperatorFailure
@@ -71,10 +72,7 @@ class SourceReader:
             if piece.rows.num_rows:
                 self._wake_up(emissions, now_s)
                 self.rows += piece.rows.num_rows
-                rows, most = piece.rows, self.message_rows
-                emissions += [
-                    self._output((READ_PORT, rows.slice(start, most)), now_s) for start in range(0, rows.num_rows, most)
-                ]
+                emissions += [self._output((READ_PORT, rows), now_s) for rows in self._cut(piece.rows)]
             if self._time is not None and (piece.rows.num_rows or piece.reached_ms is not None):
                 self._note_times(self._time, piece)
                 self._wake_up(emissions, now_s)
@@ -94,6 +92,14 @@ class SourceReader:
         self.has_ended = True
         self.split.close()
         emissions.append(self._critical(Watermark(END), now_s, final=True))
+
+    def _cut(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Rows in messages. They are copied: a slice would keep, and count for, the memory of all of them."""
+        most = self.message_rows
+        if rows.num_rows <= most:
+            return [rows]
+        numbers = np.arange(rows.num_rows)
+        return [rows.take(pa.array(numbers[start : start + most])) for start in range(0, rows.num_rows, most)]
 
     def _output(self, payload: Any, now_s: float) -> Output:
         return Output(self.target, payload, now_s, now_s + self.latency_s)

@@ -15,7 +15,7 @@ from dirigo.kernel import Data, Directory, Executable, Trail, Worker, job_of
 from dirigo.lab.contest import LOOK_S, Run, Sample, TenantRun
 from dirigo.lab.tenants import Tenant
 from dirigo.runtime.control import JobMetrics
-from dirigo.runtime.installed import MESSAGE_S
+from dirigo.runtime.installed import MESSAGE_LEAST_S, MESSAGE_SHARE
 from dirigo.scheduling import StrategyLike, for_worker
 from dirigo.scheduling.accounting import Account, percentiles
 from dirigo.sim.cluster import Cluster
@@ -51,6 +51,7 @@ class _Pool:
         directory = Directory()
         self.jobs: dict[str, Job] = {}
         more = {}
+        message_s = max(MESSAGE_LEAST_S, MESSAGE_SHARE * min(tenant.latency_ms for tenant in tenants) / 1000)
         for number, tenant in enumerate(tenants):
             ids = [(number + 1 + offset) % workers for offset in range(workers)]  # not all jobs begin at the same worker
             job = self.jobs[tenant.query] = Job(tenant.flow(seconds), ids)
@@ -59,7 +60,7 @@ class _Pool:
             for address, work in job.work.items():
                 more[address] = lambda message, _rng, work=work: 0.0 if message.critical else work.seconds(message.payload)
             for reader in job.readers:
-                reader.message_rows = max(1, int(MESSAGE_S * 1000 / tenant.bid_ms))
+                reader.message_rows = max(1, int(message_s * 1000 / tenant.bid_ms))
         self.leaves = {
             address
             for job in self.jobs.values()

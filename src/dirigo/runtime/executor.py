@@ -6,6 +6,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 
 from dirigo.flow.reading import Emission, SourceReader
 from dirigo.flow.states import StageStates
@@ -192,10 +193,11 @@ class Executor:
         site = self._site
         rows_before = reader.rows
         emissions: Sequence[Emission] = ()
+        tightest_s = min((each.latency_s for each in tuple(site.jobs.values())), default=inf)
 
         def read() -> None:
             nonlocal emissions
-            job.cut_messages(reader)
+            job.cut_messages(reader, tightest_s)
             emissions = job.read(reader, ROWS_AT_ONCE)
 
         site.running_since = time.time()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -30,7 +31,10 @@ from dirigo.scheduling import for_worker
 from dirigo.scheduling.costs import Costs
 
 ROWS_AT_ONCE = 16_384
-MESSAGE_S = 0.005  # how long a message of a source should take at most, wherever it or what comes of it is executed
+# How long a message of a source should take at most, wherever it or what comes of it is executed: a part of the tightest
+# objective, because a message is not interrupted. Without any objective, large messages are the cheapest.
+MESSAGE_SHARE = 0.05
+MESSAGE_LEAST_S = 0.003
 
 PostResult = Callable[[str, str, int, pa.RecordBatch | None], None]
 
@@ -50,6 +54,7 @@ class InstalledJob:
         self.strategy_key = install.strategy
         pattern = pickle.loads(install.strategy)  # of a holder of the cluster's keys, as the flow is
         self.new_strategy = partial(for_worker, pattern)
+        self.latency_s = job.objective.latency_s
         self.weight = 1.0 if job.flow.slo is None else job.flow.slo.weight
         self.helpers: frozenset[WorkerId] = frozenset()  # the workers that know it, once it has started
         self.helpers_version = 0
@@ -151,9 +156,11 @@ class InstalledJob:
         if not message.critical:
             self._costs.of(message.to).learn(rows, elapsed_s)
 
-    def cut_messages(self, reader: SourceReader) -> None:
-        dearest_s = self._costs.dearest_row_s()
-        reader.message_rows = max(1, int(MESSAGE_S / dearest_s)) if dearest_s * ROWS_AT_ONCE > MESSAGE_S else ROWS_AT_ONCE
+    def cut_messages(self, reader: SourceReader, tightest_s: float) -> None:
+        """Say how many rows a message may carry, for the sake of the tightest objective of all jobs here."""
+        message_s = max(MESSAGE_LEAST_S, MESSAGE_SHARE * tightest_s)
+        dearest_s = self._costs.dearest_row_s() if tightest_s < inf else 0.0
+        reader.message_rows = max(1, int(message_s / dearest_s)) if dearest_s * ROWS_AT_ONCE > message_s else ROWS_AT_ONCE
 
     def note_read(self, reader: SourceReader, rows_before: int) -> None:
         self.figures.rows_in += reader.rows - rows_before

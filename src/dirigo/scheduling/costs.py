@@ -20,10 +20,22 @@ _VARIED = 1e-3  # the variance of sizes, relative to their mean squared, from wh
 class Cost:
     """One function, over all its actors of one job."""
 
-    __slots__ = ("_rows", "_rows_rows", "_rows_seconds", "_seconds", "_weight", "count", "critical_s", "fixed_s", "row_s")
+    __slots__ = (
+        "_rows",
+        "_rows_rows",
+        "_rows_seconds",
+        "_seconds",
+        "_weight",
+        "count",
+        "critical_s",
+        "fixed_s",
+        "row_s",
+        "rows",
+    )
 
     def __init__(self) -> None:
         self.count = 0
+        self.rows = 0  # in all
         self.fixed_s = 0.0
         self.row_s = 0.0
         self.critical_s = 0.0
@@ -32,6 +44,7 @@ class Cost:
     def learn(self, rows: int, seconds: float) -> None:
         """A message with so many rows took so long."""
         self.count += 1
+        self.rows += rows
         if self.count > _WARM_UP:
             usual_s = self.fixed_s + self.row_s * rows
             if self.count > _SETTLED and self.count % _SAMPLED and 0.8 * usual_s < seconds < 1.25 * usual_s:
@@ -98,8 +111,13 @@ class Costs:
             cost.learn(context.rows(message), elapsed_s)
 
     def dearest_row_s(self) -> float:
-        """What a row costs at most, of all functions; fixed costs do not shrink with a message, so they do not count."""
-        return max((cost.row_s for cost in self._by_function.values()), default=0.0)
+        """What a row that comes in costs at most, in all functions.
+
+        Fixed costs do not count, because they do not shrink with a message; and a function that sees few rows, behind a
+        filter or an aggregate, costs a row that comes in the less.
+        """
+        most = max((cost.rows for cost in self._by_function.values()), default=0)
+        return max((cost.row_s * cost.rows / most for cost in self._by_function.values()), default=0.0) if most else 0.0
 
     def forget_job(self, job: str) -> None:
         prefix = f"{job}/"
