@@ -11,7 +11,7 @@ from dirigo.lab.simulated import simulate_tenants
 from dirigo.lab.tenants import bulk, urgent
 
 WORKERS = 4
-SECONDS = 6.0
+SECONDS = 5.0
 
 
 def run(strategy: str, load: str = "pareto") -> dict[str, float]:
@@ -35,7 +35,7 @@ def test_under_constant_load_it_is_no_worse() -> None:
 
 
 def isolation(strategy: str) -> Isolation:
-    return measure(strategy, WORKERS, 1, lambda tenants, name: simulate_tenants(tenants, name, 4.0, WORKERS))
+    return measure(strategy, WORKERS, 1, lambda tenants, name: simulate_tenants(tenants, name, 3.0, WORKERS))
 
 
 def test_a_noisy_neighbour_is_not_felt_with_tokens_and_hardly_with_reject_send() -> None:

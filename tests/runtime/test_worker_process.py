@@ -19,9 +19,10 @@ from dirigo.runtime import control, worker_process
 from dirigo.runtime.client import Client
 from dirigo.runtime.controller import Controller
 from dirigo.runtime.keys import Keys
-from dirigo.runtime.worker_process import _Worker, run_worker
+from dirigo.runtime.worker_process import _Worker
 from runtime.clusters import PATIENCE_S, counting, until
 from runtime.pretenders import QuietPool
+from runtime.used_twice import work_twice
 
 LEAVE_AFTER_S = 0.3
 
@@ -29,19 +30,11 @@ LEAVE_AFTER_S = 0.3
 # --- a process that is used again ------------------------------------------------------------------------------------------
 
 
-def work_twice(first: control.Bootstrap, second: control.Bootstrap) -> None:
-    """What a host does that keeps its processes: Spark, for one."""
-    worker_process._LEAVE_AFTER_S = LEAVE_AFTER_S
-    run_worker(first)
-    run_worker(second)
-    time.sleep(2 * LEAVE_AFTER_S)  # the process does other things
-
-
 def test_a_process_whose_worker_has_ended_is_left_alone(tmp_path: Path) -> None:
     controllers = [Controller(name, QuietPool(), 1, logs=tmp_path / name) for name in ("first", "second")]
     clients = [Client(controller.access) for controller in controllers]
     process = multiprocessing.get_context("spawn").Process(
-        target=work_twice, args=[controller.bootstrap(0) for controller in controllers]
+        target=work_twice, args=(LEAVE_AFTER_S, *(controller.bootstrap(0) for controller in controllers))
     )
     try:
         for controller in controllers:
