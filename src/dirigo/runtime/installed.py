@@ -33,7 +33,7 @@ from dirigo.scheduling.costs import Costs
 ROWS_AT_ONCE = 16_384
 # How long a message of a source should take at most, wherever it or what comes of it is executed: a part of the tightest
 # objective, because a message is not interrupted. Without any objective, large messages are the cheapest.
-MESSAGE_SHARE = 0.05
+MESSAGE_SHARE = 0.03
 MESSAGE_LEAST_S = 0.003
 
 PostResult = Callable[[str, str, int, pa.RecordBatch | None], None]
