@@ -25,8 +25,8 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @mutant("ignore-payload", "the dependency payload is not read", Program, "__init__", "fork", "chain")
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Program, message: Any) -> None:
-        original(self, message)
+    def mistaken(self: Program, message: Any, arrived: float = 0.0) -> None:
+        original(self, message, arrived)
         self.at_home, self.at_lessees = {}, {}
 
     return mistaken
