@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dirigo.flow import FlowError
 from dirigo.lab.isolation import NOISE, Isolation, measure, neighbours
 from dirigo.lab.picture import save_pictures
 from dirigo.lab.simulated import simulate_tenants
@@ -62,3 +63,8 @@ def test_a_run_becomes_a_picture_and_a_page(tmp_path: Path) -> None:
     assert "a &lt;title&gt;" in page
     assert "one &amp; all" in page
     assert "<td>q7</td>" in page
+
+
+def test_a_query_that_reads_more_than_bids_is_refused() -> None:
+    with pytest.raises(FlowError, match="a tenant reads bids only, but q3 reads more"):
+        replace(urgent(WORKERS), query="q3").flow(1.0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dirigo.lab.tenants import Tenant
+from dirigo.nexmark.on_spark import give_up
 from dirigo.runtime.client import JobHandle
 from dirigo.runtime.control import JobMetrics, JobStatus
 from dirigo.scheduling import StrategyLike
@@ -102,7 +103,7 @@ def run_tenants(
         ended = {query: job.wait() for query, job in jobs.items()}
     except BaseException:
         for job in jobs.values():
-            _give_up(job)
+            give_up(job)
         raise
     runs = {tenant.query: _tenant_run(tenant, ended[tenant.query], samples[tenant.query]) for tenant in tenants}
     busy_s = sum(run.metrics.busy_s for run in runs.values())
@@ -136,13 +137,6 @@ def _tenant_run(tenant: Tenant, status: JobStatus, samples: list[Sample]) -> Ten
     assert status.ended_s is not None
     began_s = status.submitted_s if status.started_s is None else status.started_s
     return TenantRun(tenant.query, status.metrics, status.ended_s - began_s, tenant.latency_ms, samples)
-
-
-def _give_up(job: JobHandle) -> None:
-    try:
-        job.cancel()
-    except Exception:
-        return  # it is over, or the cluster is
 
 
 def median(values: Iterable[float]) -> float:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dirigo.flow import SLO, Dataflow, discard, loads, shaped, to_parquet
+from dirigo.flow.errors import FlowError
 from dirigo.flow.loads import Load
 from dirigo.flow.sources import Source
 from dirigo.nexmark import sources
@@ -85,11 +86,14 @@ class _Bids:
         bids = sources.bids(self._events, self._tenant.rate, columns or None, block_events=50)
         return shaped(bids, self._tenant.shape()) if self._is_shaped else bids
 
-    def persons(self, *columns: str) -> Source:
-        raise NotImplementedError(f"{self._tenant.query} reads more than bids {columns}")
+    def persons(self, *_columns: str) -> Source:
+        raise self._no_others()
 
-    def auctions(self, *columns: str) -> Source:
-        raise NotImplementedError(f"{self._tenant.query} reads more than bids {columns}")
+    def auctions(self, *_columns: str) -> Source:
+        raise self._no_others()
+
+    def _no_others(self) -> FlowError:
+        return FlowError(f"a tenant reads bids only, but {self._tenant.query} reads more; choose another query.")
 
 
 def urgent(workers: int, *, cpu: bool = False) -> Tenant:

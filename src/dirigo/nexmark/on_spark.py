@@ -56,7 +56,7 @@ def run_on_cluster(
         statuses = _wait(jobs, rows_of, events, progress)
     except BaseException:
         for job in jobs.values():
-            _give_up(job)
+            give_up(job)
         raise
     return [_report(name, events, statuses[name], slo) for name in names]
 
@@ -109,7 +109,8 @@ def _report(name: str, events: int, status: JobStatus, slo: SLO | None) -> RunRe
     )
 
 
-def _give_up(job: JobHandle) -> None:
+def give_up(job: JobHandle) -> None:
+    """Cancel a job, if it can still be cancelled."""
     try:
         job.cancel()
     except Exception:
