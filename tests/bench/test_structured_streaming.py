@@ -59,6 +59,7 @@ def test_settings_take_turns_after_the_answer_was_compared(spark: Any, events: P
     assert len(found[0].per_batch_s) >= 3
 
 
+@pytest.mark.acceptance
 def test_all_bidders_of_closed_windows_are_counted(spark: Any, events: Path) -> None:
     (found,) = measure_throughput(spark, "q12_event", events, (Settings(files_per_batch=1),), repeats=1, warm_ups=0)
     bidders = Generator().bids(0, 200_000, ("bidder",))["bidder"]
@@ -67,6 +68,7 @@ def test_all_bidders_of_closed_windows_are_counted(spark: Any, events: Path) -> 
     assert StreamingFigures.from_json(json.loads(json.dumps(asdict(found)))) == found
 
 
+@pytest.mark.acceptance
 def test_a_wrong_answer_is_refused(spark: Any, events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = duckdb_oracle.run("q12_event", events).slice(1)
     monkeypatch.setattr(duckdb_oracle, "run", lambda *_: expected)

@@ -30,6 +30,7 @@ from docs.markdown import Block, Command, blocks_of, commands_of
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md")), *sorted((ROOT / "docs/reference").glob("*.md"))]
 PROGRAMS = {"dirigo": ["-c", "from dirigo.cli import main; main()"], "python": [], "pytest": ["-m", "pytest"]}
+LONG = [ROOT / "docs/guide/cluster.md"]  # starts a Spark session for almost every example
 WITH_EXAMPLES = [page for page in PAGES if any(block.language in ("python", "console") for block in blocks_of(page))]
 
 
@@ -47,7 +48,11 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleT
             del sys.modules[name]  # a saved file that an example imported
 
 
-@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.acceptance] * (page in LONG)) for page in WITH_EXAMPLES],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_the_examples_of_a_page_do_what_it_says(page: Path, program: ModuleType) -> None:
     blocks = blocks_of(page)
     for number, block in enumerate(blocks):

@@ -1,4 +1,7 @@
-"""A driver for tests, to be killed: a session of our own with standing workers, until a line comes in or Ctrl-C."""
+"""A driver for tests, to be killed: a session of our own with standing workers, until a line comes in or Ctrl-C.
+
+The line "stop" stops the session, and the next one ends the driver.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ def main(folder: str, master: str = "") -> None:
                 stand.wait_for_run(slot)
             assert spark.range(100).selectExpr("sum(id)").collect() == [(4950,)]
             (stand.folder / "ready").touch()
-            sys.stdin.readline()
+            if sys.stdin.readline() == "stop\n":
+                spark.stop()
+                sys.stdin.readline()
         except KeyboardInterrupt:
             (stand.folder / "interrupted").touch()
         finally:

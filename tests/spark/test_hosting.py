@@ -25,7 +25,7 @@ from spark.standing import Stand, standing
 TESTS = Path(__file__).parent.parent
 
 
-@pytest.fixture(params=["classic", "connect"])
+@pytest.fixture(params=["classic", pytest.param("connect", marks=pytest.mark.acceptance)])
 def session(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(f"{request.param}_session")
 
@@ -62,6 +62,22 @@ def test_workers_run_at_the_same_time_beside_a_query_and_a_killed_one_comes_back
     assert is_alive(first[0])
     assert is_alive(first[2])
     assert host.failures(1) == []  # Spark did it
+
+
+def test_workers_outlive_the_daemon_that_spark_forks_them_from(session: Any, host: WorkerHost, stand: Stand) -> None:
+    for slot in range(2):
+        host.start(slot, stand.payload(slot))
+    first = [stand.wait_for_run(slot) for slot in range(2)]
+    daemon = parent(first[0])
+    os.kill(daemon, signal.SIGTERM)  # as Spark does when it could not connect to it, say because a query was cancelled
+    wait_for(lambda: not is_alive(daemon), "the end of the daemon")
+    assert session.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3  # by a new one
+    assert [stand.runs(0), stand.runs(1)] == [[first[0]], [first[1]]]
+    assert all(map(is_alive, first))
+    host.interrupt(0)
+    stand.wait_for_run(0, number=2)
+    wait_for(lambda: not is_alive(first[0]), "the end of the interrupted process")
+    assert stand.runs(1) == [first[1]]
 
 
 def test_an_interrupted_worker_is_killed_and_started_again(host: WorkerHost, stand: Stand) -> None:
@@ -246,6 +262,16 @@ def test_ctrl_c_lets_the_workers_go_in_order(stand: Stand) -> None:
         assert [stand.has_gone(slot) for slot in range(driver_program.WORKERS)] == [True] * driver_program.WORKERS
         assert (stand.folder / "failures").read_text() == str([[]] * driver_program.WORKERS)
         wait_for(lambda: not any(map(is_alive, family)), "the end of all processes")
+
+
+def test_workers_go_with_a_session_that_is_stopped_though_its_process_stays(stand: Stand) -> None:
+    with driver(stand) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"stop\n")
+        process.stdin.flush()
+        wait_for(lambda: not stand.alive(), "the end of the workers")
+        assert process.poll() is None
+        assert not any(stand.has_gone(slot) for slot in range(driver_program.WORKERS))
 
 
 def test_a_killed_driver_takes_all_processes_with_it(stand: Stand) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from dirigo.runtime.control import Hello, Member, WorkerFigures, WorkerStatus
 
-REPLACED_WITHIN_S = 6.0  # a process that has died is usually started again within this time, and tells more
+REPLACED_WITHIN_S = 12.0  # a process that has died is usually started again within this time, and tells more
 LOST_AFTER_S = 15.0  # without a beat; longer than a worker may be kept from the interpreter before it ends itself
 
 

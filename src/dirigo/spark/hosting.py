@@ -5,6 +5,7 @@ What ends a worker, and what then happens (tried with PySpark 4.3 on local, stan
 - The Python process dies (SIGKILL, `os._exit`, a segmentation fault) or its executor is lost: Spark runs that task again by
   itself, the other slots go on. It does so `spark.task.maxFailures` times per job (10 in a session of ours, 4 on a cluster
   by default, 1 on somebody's `local[N]`); then the job fails and the host starts a new one.
+- Spark replaces the daemon that forked the process, as it may when somebody's query is cancelled: nothing, see `lifeline`.
 - The target raises: the task hands the traceback to the host, which starts a new job after a pause.
 - The target returns: its work is done, the slot stays empty.
 - `interrupt`: Spark cancels the job at once and kills the Python process about two seconds later, so that for a moment
@@ -34,6 +35,7 @@ import pyarrow as pa
 from dirigo.kernel import DirigoError
 from dirigo.runtime.worker_process import run_worker
 from dirigo.spark.failures import Failure, understand
+from dirigo.spark.lifeline import tied_to_task
 from dirigo.spark.session import is_connect
 
 Target = Callable[[Any], None]
@@ -278,7 +280,8 @@ def _task(pickled: bytes) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
             pass
         try:
             target, payload = pickle.loads(pickled)
-            target(payload)
+            with tied_to_task():
+                target(payload)
             told = _RETURNED
         except Exception:
             told = traceback.format_exc()
