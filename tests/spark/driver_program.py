@@ -5,6 +5,7 @@ The line "stop" stops the session, and the next one ends the driver.
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -41,4 +42,5 @@ def main(folder: str, master: str = "") -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored if the tests run in a shell's background
     main(*sys.argv[1:])
