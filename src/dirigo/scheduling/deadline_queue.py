@@ -77,6 +77,10 @@ class DeadlineQueue:
     def __len__(self) -> int:
         return len(self._heap)
 
+    @property
+    def has_plan(self) -> bool:
+        return bool(self._begins)
+
     def tighten(self, latency_s: float) -> None:
         """There is a job with this objective: slices must be short enough for it."""
         if latency_s < _TIGHTER * self.tightest_s:
