@@ -102,7 +102,7 @@ class _Bids:
 def urgent(workers: int, *, cpu: bool = False) -> Tenant:
     """q7: the highest bids of every window, due within an objective that ``dirigo slo calibrate`` gave."""
     bid_ms = CPU_BID_MS if cpu else BID_MS
-    share = 0.2 if cpu else 0.25  # where workers compute, Spark and the runtime need a part of the same cores
+    share = 0.25
     rate = share * workers * 1000 / bid_ms
     return Tenant("q7", rate, bid_ms, 150, workers, round(138 / bid_ms) * workers, "bids", cpu=cpu, seed=7)
 
@@ -110,6 +110,6 @@ def urgent(workers: int, *, cpu: bool = False) -> Tenant:
 def bulk(workers: int, *, cpu: bool = False) -> Tenant:
     """q12_event: bids per bidder; three of four bids are by one bidder, who is another one every few seconds."""
     bid_ms = CPU_BID_MS if cpu else BID_MS
-    share = 0.25 if cpu else 0.35
+    share = 0.35
     rate = share * workers * 1000 / bid_ms
     return Tenant("q12_event", rate, bid_ms, 2_000, 1, round(345 * workers / bid_ms), "aggregate", cpu=cpu, seed=12)
