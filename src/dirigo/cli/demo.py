@@ -20,7 +20,7 @@ from rich.table import Table
 
 from dirigo.cli.output import JsonFile, console, fail, write_json
 from dirigo.kernel import DirigoError
-from dirigo.lab.contest import Run, TenantRun, median, run_tenants
+from dirigo.lab.contest import WARM_UP_S, Run, TenantRun, median, run_tenants
 from dirigo.lab.isolation import measure
 from dirigo.lab.picture import save_pictures
 from dirigo.lab.tenants import Tenant, bulk, urgent
@@ -29,14 +29,16 @@ from dirigo.runtime.control import JobStatus
 
 _WORKERS, _WORKERS_CPU = 4, 2
 _LOADS = ("pareto", "constant")
-_WARM_UP_S = 3.0  # until all workers know what messages cost
+_SECONDS, _SECONDS_NOISY = 12.0, 30.0
 
 
 def demo(
     strategies: str = typer.Option(
         "fifo,reject_send", "--strategies", metavar="A,B", help="The strategies to compare, in this order."
     ),
-    seconds: float = typer.Option(12.0, "--seconds", metavar="S", help="How long bids come in each run."),
+    seconds: float | None = typer.Option(
+        None, "--seconds", metavar="S", help="How long bids come in each run: 12, or 30 with --noisy.", show_default=False
+    ),
     runs: int = typer.Option(1, "--runs", metavar="N", help="Runs of each strategy, in turn; medians are told."),
     load: str = typer.Option("pareto", "--load", metavar="SHAPE", help="pareto: bursts with alpha 2.5; or constant."),
     cpu: bool = typer.Option(False, "--cpu", help="Compute instead of sleeping, on 2 workers."),
@@ -74,6 +76,7 @@ def demo(
         fail("name one or more strategies, for example --strategies fifo,reject_send")
     if load not in _LOADS:
         fail(f"there is no load '{load}'; use {' or '.join(_LOADS)}")
+    seconds = (_SECONDS_NOISY if noisy else _SECONDS) if seconds is None else seconds
     if runs < 1 or seconds <= 0:
         fail("ask for 1 run or more, and for more than 0 seconds")
     workers = workers or (_WORKERS_CPU if cpu else _WORKERS)
@@ -179,11 +182,11 @@ def _beside(cluster: Any, seconds: float, workers: int, tenants: Sequence[Tenant
 def _calibrated(cluster: Any, tenant: Tenant, seconds: float, workers: int) -> Tenant:
     """The paper's way: one job, constant input, half utilisation, twice the tail; without any scaling."""
     alone = replace(tenant.at(0.5 / tenant.utilisation(workers)), load="constant")
-    probe = run_tenants(cluster, [alone], "fifo", _WARM_UP_S, workers)
+    probe = run_tenants(cluster, [alone], "fifo", WARM_UP_S, workers)
     alone = alone.at(0.5 / max(0.5, probe.utilisation))  # what a bid costs beside its emulated work takes time as well
-    run = run_tenants(cluster, [alone], "fifo", seconds + _WARM_UP_S, workers)
+    run = run_tenants(cluster, [alone], "fifo", seconds + WARM_UP_S, workers)
     samples = run.tenants[tenant.query].samples
-    tail_ms = max(sample.p99_ms for sample in samples if sample.at_s >= _WARM_UP_S or sample is samples[-1])
+    tail_ms = max(sample.p99_ms for sample in samples if sample.at_s >= WARM_UP_S or sample is samples[-1])
     told = f"{run.utilisation:.0%} of the pool: tail {tail_ms:,.1f} ms, twice that is its objective"
     console.print(f"{tenant.query} alone, {told}", soft_wrap=True)
     return replace(tenant, latency_ms=max(1, round(2 * tail_ms)))

@@ -16,6 +16,7 @@ from dirigo.scheduling import StrategyLike
 from dirigo.scheduling.accounting import percentiles
 
 LOOK_S = 0.25
+WARM_UP_S = 3.0  # until all workers know what messages cost
 _OVER = ("finished", "cancelled", "failed")
 
 Told = Callable[[Mapping[str, JobStatus]], None]
@@ -39,6 +40,13 @@ class TenantRun:
     seconds: float
     latency_objective_ms: int
     samples: list[Sample] = field(default_factory=list)
+    warm_up: Mapping[int, int] = field(default_factory=dict)  # latencies of the first seconds: bucket -> results
+
+    @property
+    def steady_latency_ms(self) -> dict[str, float]:
+        """Percentiles over all results but those of the first seconds."""
+        counts = {bucket: count - self.warm_up.get(bucket, 0) for bucket, count in self.metrics.latencies.items()}
+        return percentiles({bucket: count for bucket, count in counts.items() if count > 0})
 
     @property
     def satisfaction(self) -> float:
@@ -99,20 +107,26 @@ def run_tenants(
     try:
         for tenant in tenants:
             jobs[tenant.query] = cluster.submit(tenant.flow(seconds, out), strategy=strategy)
-        samples = _follow(jobs, progress)
+        samples, warm_up = _follow(jobs, progress)
         ended = {query: job.wait() for query, job in jobs.items()}
     except BaseException:
         for job in jobs.values():
             give_up(job)
         raise
-    runs = {tenant.query: _tenant_run(tenant, ended[tenant.query], samples[tenant.query]) for tenant in tenants}
+    runs = {
+        tenant.query: _tenant_run(tenant, ended[tenant.query], samples[tenant.query], warm_up[tenant.query])
+        for tenant in tenants
+    }
     busy_s = sum(run.metrics.busy_s for run in runs.values())
     together_s = max(run.seconds for run in runs.values())
     return Run(name or str(strategy), runs, busy_s / together_s / workers)
 
 
-def _follow(jobs: Mapping[str, JobHandle], progress: Told | None) -> dict[str, list[Sample]]:
-    """Look at jobs until they are over."""
+def _follow(
+    jobs: Mapping[str, JobHandle], progress: Told | None
+) -> tuple[dict[str, list[Sample]], dict[str, dict[int, int]]]:
+    """Look at jobs until they are over; samples, and the latencies of the first seconds."""
+    warm_up: dict[str, dict[int, int]] = {name: {} for name in jobs}
     samples: dict[str, list[Sample]] = {name: [] for name in jobs}
     seen: dict[str, dict[int, int]] = {name: {} for name in jobs}
     while True:
@@ -123,20 +137,22 @@ def _follow(jobs: Mapping[str, JobHandle], progress: Told | None) -> dict[str, l
             latencies = status.metrics.latencies
             new = {bucket: count - seen[name].get(bucket, 0) for bucket, count in latencies.items()}
             seen[name] = dict(latencies)
+            if status.started_s is None or time.time() - status.started_s <= WARM_UP_S:
+                warm_up[name] = seen[name]
             found = percentiles({bucket: count for bucket, count in new.items() if count > 0})
             if found and status.started_s is not None:
                 samples[name].append(Sample(time.time() - status.started_s, found["p50"], found["p99"]))
         if all(status.state in _OVER for status in statuses.values()):
-            return samples
+            return samples, warm_up
         if any(status.state == "failed" for status in statuses.values()):
-            return samples
+            return samples, warm_up
         time.sleep(LOOK_S)
 
 
-def _tenant_run(tenant: Tenant, status: JobStatus, samples: list[Sample]) -> TenantRun:
+def _tenant_run(tenant: Tenant, status: JobStatus, samples: list[Sample], warm_up: dict[int, int]) -> TenantRun:
     assert status.ended_s is not None
     began_s = status.submitted_s if status.started_s is None else status.started_s
-    return TenantRun(tenant.query, status.metrics, status.ended_s - began_s, tenant.latency_ms, samples)
+    return TenantRun(tenant.query, status.metrics, status.ended_s - began_s, tenant.latency_ms, samples, warm_up)
 
 
 def median(values: Iterable[float]) -> float:

@@ -12,7 +12,7 @@ from dirigo.flow.payloads import rows_of
 from dirigo.flow.reading import SourceReader
 from dirigo.flow.strategies import strategy_of
 from dirigo.kernel import Data, Directory, Executable, Trail, Worker, job_of
-from dirigo.lab.contest import LOOK_S, Run, Sample, TenantRun
+from dirigo.lab.contest import LOOK_S, WARM_UP_S, Run, Sample, TenantRun
 from dirigo.lab.tenants import Tenant
 from dirigo.runtime.control import JobMetrics
 from dirigo.runtime.installed import MESSAGE_LEAST_S, MESSAGE_SHARE
@@ -83,6 +83,7 @@ class _Pool:
         self.accounts = {name: Account() for name in self.jobs}
         self.recent: dict[str, Counter[int]] = {name: Counter() for name in self.jobs}
         self.samples: dict[str, list[Sample]] = {name: [] for name in self.jobs}
+        self.warm_up: dict[str, Counter[int]] = {name: Counter() for name in self.jobs}
         self.forwarded: Counter[str] = Counter()
         self.busy_s = dict.fromkeys(self.jobs, 0.0)
         self.ended_s: dict[str, float] = dict.fromkeys(self.jobs, 0.0)
@@ -128,6 +129,8 @@ class _Pool:
             new = Counter(account.latencies)
             new.subtract(self.recent[job])
             self.recent[job] = Counter(account.latencies)
+            if self.cluster.now <= WARM_UP_S:
+                self.warm_up[job] = self.recent[job]
             found = percentiles(+new)
             if found:
                 self.samples[job].append(Sample(self.cluster.now, found["p50"], found["p99"]))
@@ -148,7 +151,7 @@ class _Pool:
             latencies=account.latencies,
             satisfaction=account.report(),
         )
-        return TenantRun(name, metrics, self.ended_s[name], tenant.latency_ms, self.samples[name])
+        return TenantRun(name, metrics, self.ended_s[name], tenant.latency_ms, self.samples[name], self.warm_up[name])
 
 
 def _message_cost(_message: Executable, _rng: Random) -> float:

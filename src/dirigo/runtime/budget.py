@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dirigo.kernel import WorkerId
+from dirigo.runtime.row_costs import FunctionCost
 from dirigo.runtime.wire import Pressure
 
 TOLD_PARTS = 16  # a change by this part of the budget is told
@@ -33,8 +34,10 @@ class Budget:
 
     # --- as others should know it --------------------------------------------------------------------------------------
 
-    def news(self, job: str, worker: WorkerId, under_way: int, is_time: bool) -> Pressure | None:
-        """What to tell the others, if it has changed enough. ``under_way``: bytes sent and not acknowledged.
+    def news(
+        self, job: str, worker: WorkerId, under_way: int, is_time: bool, costs: tuple[FunctionCost, ...] = ()
+    ) -> Pressure | None:
+        """What to tell the others, if it has changed enough or rides along. ``under_way``: bytes sent, not acknowledged.
 
         How far the sources are changes all the time: it is told when there is time for it.
         """
@@ -42,10 +45,10 @@ class Budget:
         step = self.limit // TOLD_PARTS
         told, told_state, told_behind = self._told
         moved = abs(waiting - told) > step or (told and not waiting) or abs(self.state_bytes - told_state) > step
-        if not moved and not (is_time and self.behind_ms != told_behind):
+        if not moved and not costs and not (is_time and self.behind_ms != told_behind):
             return None
         self._told = (waiting, self.state_bytes, self.behind_ms)
-        return Pressure(job, worker, waiting, self.state_bytes, self.behind_ms)
+        return Pressure(job, worker, waiting, self.state_bytes, self.behind_ms, costs)
 
     # --- for the sources here ------------------------------------------------------------------------------------------
 

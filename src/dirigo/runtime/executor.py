@@ -16,8 +16,8 @@ from dirigo.runtime.installed import ROWS_AT_ONCE, InstalledJob
 from dirigo.runtime.last_words import LastWords
 from dirigo.runtime.site import Site, size_of, told
 
-SOURCE_EVERY_S = 0.02  # so often a source is read although messages wait: their job is not the only one
-PACED_EVERY_S = 0.005  # the same for a source that gives only what is due, which is soon done
+SOURCE_EVERY_S = 0.02  # so often sources are read in turn although messages wait: their jobs are not the only ones
+PACED_EVERY_S = 0.005  # so often each source is read that gives only what is due: that is soon done, and late otherwise
 _ASK_AGAIN_S = 0.002  # a source that had nothing
 _IDLE_S = 0.5
 
@@ -33,7 +33,7 @@ class Executor:
         self._site = site
         self._last_words = last_words
         self._thread_id = threading.get_ident()
-        self._next_read_s = 0.0  # when a source is read although messages wait
+        self._look_at_s = 0.0  # when to look for a source that is to be read although messages wait
         self._turn = 0  # which job's sources come first
         self._interruption = threading.Lock()
         self._interruptible: str | None = None  # the job whose code runs
@@ -57,11 +57,13 @@ class Executor:
                 if message is not None:
                     self._finish(message, elapsed, failure)
                     failure = None
-                if now >= self._next_read_s:
-                    reading = self._choose_source(now)
+                if now >= self._look_at_s:
+                    reading = self._choose_source(now, while_messages_wait=True)
+                    if reading is None:
+                        self._look_at_s = now + _ASK_AGAIN_S
                 message = None if reading else self._choose_message()
                 if message is None and reading is None:
-                    reading = self._choose_source(now)
+                    reading = self._choose_source(now, while_messages_wait=False)
                 if message is None and reading is None:
                     site.is_idle = True
             if message is not None:
@@ -171,7 +173,7 @@ class Executor:
 
     # --- sources -------------------------------------------------------------------------------------------------------
 
-    def _choose_source(self, now: float) -> tuple[InstalledJob, SourceReader] | None:
+    def _choose_source(self, now: float, *, while_messages_wait: bool) -> tuple[InstalledJob, SourceReader] | None:
         """Under the lock: jobs in turn."""
         site = self._site
         jobs = list(site.jobs.values())
@@ -183,7 +185,7 @@ class Executor:
             job.is_paused = bool(job.active) and job.budget.is_over(site.under_way(job))
             if job.is_paused:
                 continue
-            reader = job.next_reader(now)
+            reader = job.next_reader(now, while_messages_wait=while_messages_wait)
             if reader is not None:
                 self._turn += number + 1
                 return job, reader
@@ -206,13 +208,11 @@ class Executor:
         failure = self._guarded(job.id, read)
         elapsed = time.perf_counter() - began
         self._last_words.note("")
-        # A slow source gets no more than half of the time while messages wait.
-        every_s = SOURCE_EVERY_S if reader.split.next_due_s is None else PACED_EVERY_S
-        self._next_read_s = time.time() + max(every_s, elapsed)
         with site.lock:
             site.running_since = None
             if job.id not in site.jobs:
                 return
+            job.turn_s[reader.address] = self._next_turn(reader, elapsed)
             job.figures.busy_s += elapsed
             site.busy_s += elapsed
             if failure is not None:
@@ -230,6 +230,14 @@ class Executor:
                 site.fail_for(error, job.id)
                 return
             site.flush()
+
+    def _next_turn(self, reader: SourceReader, elapsed: float) -> float:
+        """When a source is read again although messages wait. All sources together get half of the time at most."""
+        now, due_s = time.time(), reader.split.next_due_s
+        sources = sum(len(job.active) for job in self._site.jobs.values())
+        if due_s is None:
+            return now + max(SOURCE_EVERY_S, elapsed) * sources
+        return max(due_s, now + max(PACED_EVERY_S, elapsed * sources))
 
     def _patience(self) -> float:
         """How long to sleep if nothing comes: sources that had nothing are asked again."""

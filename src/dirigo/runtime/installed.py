@@ -25,10 +25,10 @@ from dirigo.runtime.control import Install, JobFigures
 from dirigo.runtime.log_sink import LogSink
 from dirigo.runtime.payload import Packed
 from dirigo.runtime.pushing import StageAck, StageHeader
+from dirigo.runtime.row_costs import RowCosts
 from dirigo.runtime.shipping import unship
 from dirigo.runtime.staging import Staging
 from dirigo.scheduling import for_worker
-from dirigo.scheduling.costs import Costs
 
 ROWS_AT_ONCE = 16_384
 # How long a message of a source should take at most, wherever it or what comes of it is executed: a part of the tightest
@@ -58,7 +58,7 @@ class InstalledJob:
         self.weight = 1.0 if job.flow.slo is None else job.flow.slo.weight
         self.helpers: frozenset[WorkerId] = frozenset()  # the workers that know it, once it has started
         self.helpers_version = 0
-        self._costs = Costs()
+        self.row_costs = RowCosts()
         self.leaves = {
             address
             for stage in job.plan.stages
@@ -79,6 +79,7 @@ class InstalledJob:
         self._attach(post_result, folder)
         self.active = list(self.readers)
         self.retry_s: dict[Address, float] = {}  # when to ask a source again that had nothing
+        self.turn_s: dict[Address, float] = {}  # when to read a source again although messages wait
         self.is_started = False
         self.is_paused = False
         self.to_end: set[str] = set()  # sources that were asked to end, by operator; "" for all
@@ -108,13 +109,15 @@ class InstalledJob:
 
     # --- sources -------------------------------------------------------------------------------------------------------
 
-    def next_reader(self, now: float) -> SourceReader | None:
+    def next_reader(self, now: float, *, while_messages_wait: bool) -> SourceReader | None:
         """The source that is read next, the furthest behind in event time first; None if none may or has anything."""
         if not self.is_started or not self.active:
             return None
         best: SourceReader | None = None
         for reader in self.active:
             if self.retry_s.get(reader.address, 0.0) > now:
+                continue
+            if while_messages_wait and self.turn_s.get(reader.address, 0.0) > now:
                 continue
             if self.sources[reader.address].is_waiting():  # for a barrier's acknowledgment: what it emits would pile up
                 continue
@@ -154,12 +157,12 @@ class InstalledJob:
     def note_cost(self, message: Executable, rows: int, elapsed_s: float) -> None:
         """Learn what rows cost, so that sources cut them into messages that do not take long: no message is interrupted."""
         if not message.critical:
-            self._costs.of(message.to).learn(rows, elapsed_s)
+            self.row_costs.learn(message.to, rows, elapsed_s)
 
     def cut_messages(self, reader: SourceReader, tightest_s: float) -> None:
         """Say how many rows a message may carry, for the sake of the tightest objective of all jobs here."""
         message_s = max(MESSAGE_LEAST_S, MESSAGE_SHARE * tightest_s)
-        dearest_s = self._costs.dearest_row_s() if tightest_s < inf else 0.0
+        dearest_s = self.row_costs.dearest_row_s() if tightest_s < inf else 0.0
         reader.message_rows = max(1, int(message_s / dearest_s)) if dearest_s * ROWS_AT_ONCE > message_s else ROWS_AT_ONCE
 
     def note_read(self, reader: SourceReader, rows_before: int) -> None:

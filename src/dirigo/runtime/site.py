@@ -80,6 +80,8 @@ class Site:
                 job = self.jobs.get(message.job)
                 if job is not None:
                     job.budget.note(message)
+                    if message.costs:
+                        job.row_costs.note(message.worker, message.costs)
             elif type(message) is Broken:
                 self.fail(job_of(message.to), f"a message to {message.to} cannot be read: {message.error}", None)
             else:
@@ -162,7 +164,8 @@ class Site:
     def tell_pressure_of(self, job: InstalledJob, *, is_time: bool = False) -> None:
         others = job.source_workers - {self.worker.id}
         if others:
-            news = job.budget.news(job.id, self.worker.id, self.under_way(job), is_time)
+            costs = job.row_costs.news() if is_time else ()
+            news = job.budget.news(job.id, self.worker.id, self.under_way(job), is_time, costs)
             if news is not None:
                 self.peers.send_pressure(news, others)
 

@@ -39,13 +39,14 @@ class Broken(NamedTuple):
 
 
 class Pressure(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """How much of a job waits at a worker, and how far its sources there are: for the workers where it has sources."""
+    """How much of a job waits at a worker, how far its sources there are, and what rows cost: for those with its sources."""
 
     job: str
     worker: WorkerId
     queued_bytes: int
     state_bytes: int
     behind_ms: int | None  # the event time of the furthest behind of its sources here that have not ended
+    costs: tuple[tuple[str, int, float], ...] = ()  # (function, rows, seconds per row), if there is news
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):

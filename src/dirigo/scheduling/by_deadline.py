@@ -4,28 +4,29 @@ Deadlines alone end badly under overload: what is late is always first, so that 
 than there is room for makes all others late. So there are two classes. What is late already, and what a job has beyond its
 fair share of the worker, is in the second. It runs when nothing else waits, or if its own objective is tighter than the time
 that the first class has left, and that has time to spare. So a burst of an urgent job still goes before a lax job's work.
+Within the second class jobs are served fairly, with their objectives as handicaps: whoever is late for once does not stand
+behind all that another job has beyond its share.
 
 What a barrier waits for is due sooner than its own deadline says: everything that follows the barrier waits for it as well.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from math import inf
 
 from dirigo.kernel import Address, Executable, SchedulingContext, WorkerId, job_of
 from dirigo.scheduling.costs import Costs
 from dirigo.scheduling.deadline_queue import DeadlineQueue
 from dirigo.scheduling.deadlines import PATIENCE_S, due
+from dirigo.scheduling.fair_queue import FairQueue
 from dirigo.scheduling.shares import Shares
 from dirigo.scheduling.strategy import Strategy
 
 URGENT_S = 1.0
 # A barrier should take no more than this share of the objective: it holds up all that follows it.
 BARRIER_SHARE = 0.2
-STARVED_S = 10.0  # what is in the second class for longer than this takes turns with the first
+STARVED_S = 10.0  # what is late and waits for longer than this takes turns with the first class
 _LITTLE_S = 0.01  # what waits in all, up to which nobody needs to know how much of it is urgent
-
-_Demoted = tuple[float, int, Executable, float, float]  # (rank, number, message, cost, objective)
 
 
 class ByDeadline(Strategy):
@@ -36,9 +37,7 @@ class ByDeadline(Strategy):
         self.queue = DeadlineQueue()  # the first class
         self.shares = Shares()
         self._weights: dict[Address, tuple[str, float]] = {}  # actor -> (its job, the job's weight)
-        self.second_s = 0.0  # seconds of work in the second class
-        self._second: list[_Demoted] = []  # a heap: first come, first served, with the objective as a handicap
-        self._count = 0
+        self.second = FairQueue()
         self._awaited: set[Address] = set()  # actors that a barrier waits for, or has waited for
         self._is_turn_of_second = False
         self._chosen_cost_s = 0.0  # of the message that was chosen last
@@ -64,23 +63,27 @@ class ByDeadline(Strategy):
 
     def is_entitled(self, context: SchedulingContext, message: Executable, cost_s: float) -> bool:
         """Whether a message is in the first class. A critical one is, because its actor can do nothing else."""
-        actor = message.to
+        job, weight = self._job_of(context, message.to)
+        return self.shares.take(job, weight, cost_s, context.now) or message.critical
+
+    def _job_of(self, context: SchedulingContext, actor: Address) -> tuple[str, float]:
         known = self._weights.get(actor)
         if known is None:
             known = self._weights[actor] = (job_of(actor), context.spec(actor).objective.weight)
-        return self.shares.take(*known, cost_s, context.now) or message.critical
+        return known
 
     def keep(self, context: SchedulingContext, message: Executable, due: float, cost_s: float, is_first: bool) -> None:
         if is_first:
             self.queue.push(message, due, cost_s)
-        else:
-            self._demote(context, message, cost_s)
+        else:  # its job has had its share, so it does not starve
+            self._demote(context, message, cost_s, since=inf)
 
-    def _demote(self, context: SchedulingContext, message: Executable, cost_s: float) -> None:
-        objective_s = _objective_s(context, message.to)
-        self._count += 1
-        heappush(self._second, (context.now + objective_s, self._count, message, cost_s, objective_s))
-        self.second_s += cost_s
+    def _demote(self, context: SchedulingContext, message: Executable, cost_s: float, since: float) -> None:
+        job, weight = self._job_of(context, message.to)
+        handicap_s = _objective_s(context, message.to)
+        if message.to in self._awaited:
+            handicap_s *= BARRIER_SHARE
+        self.second.push(message, job, weight, cost_s, handicap_s=handicap_s, since=since)
 
     # --- out -----------------------------------------------------------------------------------------------------------
 
@@ -88,11 +91,11 @@ class ByDeadline(Strategy):
         queue, now = self.queue, context.now
         while queue.first_due() < now:
             message, cost_s = queue.pop()  # type: ignore[misc]  # there is one, since it is due
-            self._demote(context, message, cost_s)
-        if self._second and self._may_second_run(now):
-            _, _, message, self._chosen_cost_s, _ = heappop(self._second)
-            self.second_s = self.second_s - self._chosen_cost_s if self._second else 0.0
-            return message
+            self._demote(context, message, cost_s, since=now)
+        if self.second and self._may_second_run(now):
+            entry = self.second.pop()
+            self._chosen_cost_s = entry.cost_s
+            return entry.message
         first = queue.pop()
         if first is None:
             return None
@@ -100,11 +103,11 @@ class ByDeadline(Strategy):
         return message
 
     def _may_second_run(self, now: float) -> bool:
-        rank, _, _, cost_s, objective_s = self._second[0]
-        first_due = self.queue.first_due()
-        if objective_s < first_due - now and now + cost_s <= self.queue.must_begin(now):
+        entry = self.second.first
+        spare_s = self.queue.first_due() - now
+        if entry.handicap_s < spare_s and now + entry.cost_s <= self.queue.must_begin(now):
             return True  # also if nothing is in the first class
-        if now - rank > STARVED_S:
+        if now - entry.since > STARVED_S:
             self._is_turn_of_second = not self._is_turn_of_second
             return self._is_turn_of_second
         return False
@@ -113,9 +116,7 @@ class ByDeadline(Strategy):
         self._awaited.add(actor)
         by = self._hurried(context, actor, context.now)
         self.queue.hurry(actor, by)
-        if any(entry[2].to == actor for entry in self._second):
-            self._second = [(min(e[0], by), *e[1:]) if e[2].to == actor else e for e in self._second]
-            heapify(self._second)
+        self.second.hurry(actor, BARRIER_SHARE)
 
     def _hurried(self, context: SchedulingContext, actor: Address, began: float) -> float:
         return began + BARRIER_SHARE * _objective_s(context, actor)
@@ -142,7 +143,7 @@ class ByDeadline(Strategy):
             urgent_s = first_s
         else:
             urgent_s = queue.ahead_s(now + URGENT_S, now)
-        return (left_s + urgent_s, left_s + first_s + self.second_s)
+        return (left_s + urgent_s, left_s + first_s + self.second.seconds)
 
     def forget_job(self, job: str) -> None:
         self.costs.forget_job(job)

@@ -6,6 +6,8 @@ with the past fading, tells the two parts apart; as long as all batches are alik
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dirigo.kernel import Address, Executable, SchedulingContext
 
 _FADING = 0.96  # the weight of what was known, at each new measurement: some 25 messages are remembered
@@ -110,14 +112,9 @@ class Costs:
         else:
             cost.learn(context.rows(message), elapsed_s)
 
-    def dearest_row_s(self) -> float:
-        """What a row that comes in costs at most, in all functions.
-
-        Fixed costs do not count, because they do not shrink with a message; and a function that sees few rows, behind a
-        filter or an aggregate, costs a row that comes in the less.
-        """
-        most = max((cost.rows for cost in self._by_function.values()), default=0)
-        return max((cost.row_s * cost.rows / most for cost in self._by_function.values()), default=0.0) if most else 0.0
+    def by_row(self) -> Iterator[tuple[str, int, float]]:
+        """Functions, how many rows they have seen, and what a row costs."""
+        return ((function, cost.rows, cost.row_s) for function, cost in self._by_function.items())
 
     def forget_job(self, job: str) -> None:
         prefix = f"{job}/"

@@ -72,7 +72,7 @@ class RejectSend(ByDeadline):
         now = context.now
         begin = max(now, self._running_until)
         if deadline < now or not is_first:  # it would run when others have time to spare
-            done = begin + self.queue.backlog_s + self.second_s + cost_s
+            done = begin + self.queue.backlog_s + self.second.seconds + cost_s
             return self._elsewhere(context, message, cost_s, (now + done) / 2, is_first=False)
         ahead_s, behind = self.queue.outlook(deadline, begin, cost_s)
         done = begin + ahead_s + cost_s

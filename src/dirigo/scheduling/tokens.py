@@ -2,16 +2,19 @@
 
 Each job has a bucket at each worker. A job with a throughput objective gets as many tokens as its share of that throughput
 here, a token a row; any other gets its share, by weight, of the worker's time, a token a second. A message that finds tokens
-in its job's bucket is served first. One that finds none is sent to another worker, by chance, and one that finds none there
-either is served when nobody has anything better to do: the pool is never idle for the sake of fairness.
+in its job's bucket is served first, with a tight objective before others. One that finds none is sent to another worker, by
+chance, and one that finds none there either is served when nobody has anything better to do: the pool is never idle for the
+sake of fairness.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from heapq import heappop, heappush
 
 from dirigo.kernel import Executable, Lane, Objective, SchedulingContext, WorkerId, job_of
 from dirigo.scheduling.costs import Costs
+from dirigo.scheduling.deadlines import PATIENCE_S
+from dirigo.scheduling.fair_queue import FairQueue
 from dirigo.scheduling.lessees import Span, at_random
 from dirigo.scheduling.scale_in import QUIET_S, ScaleIn
 from dirigo.scheduling.strategy import Strategy
@@ -39,8 +42,9 @@ class Tokens(Strategy):
         self.span = Span(lessees_max)
         self.leases = ScaleIn(quiet_s)
         self.burst_s = burst_s
-        self._paid: deque[Executable] = deque()
-        self._unpaid: deque[Executable] = deque()
+        self._paid: list[tuple[float, int, Executable]] = []  # a heap, by arrival with the objective as a handicap
+        self._count = 0  # first come, first served among equals
+        self._unpaid = FairQueue()
         self._buckets: dict[str, _Bucket] = {}
         self._waiting_s = 0.0
         self._workers: tuple[WorkerId, ...] = ()
@@ -48,7 +52,10 @@ class Tokens(Strategy):
     def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
         cost_s = self.costs.expected_s(context, message)
         if message.critical or self._pay(context, message, cost_s):
-            self._paid.append(message)
+            self._count += 1
+            # Not by deadline: whoever has far too much to do is always late, and would always be first.
+            objective_s = min(context.spec(message.to).objective.latency_s, PATIENCE_S)
+            heappush(self._paid, (context.now + objective_s, self._count, message))
         else:
             if message.lane is Lane.INPUT and context.spec(message.to).home == context.id:  # type: ignore[union-attr]
                 others = self.span.of(context, message.to)
@@ -57,16 +64,18 @@ class Tokens(Strategy):
                     self.leases.note(message.to, context.now)
                     context.add_load(worker, cost_s)
                     return worker
-            self._unpaid.append(message)
+            self._unpaid.push(message, job_of(message.to), context.spec(message.to).objective.weight, cost_s)
         self._waiting_s += cost_s
         return None
 
     def get_next_message(self, context: SchedulingContext) -> Executable | None:
-        queue = self._paid or self._unpaid
-        if not queue:
+        if self._paid:
+            message = heappop(self._paid)[2]
+        elif self._unpaid:
+            message = self._unpaid.pop().message
+        else:
             self._waiting_s = 0.0
             return None
-        message = queue.popleft()
         self._waiting_s = max(0.0, self._waiting_s - self.costs.expected_s(context, message))
         return message
 
