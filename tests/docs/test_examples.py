@@ -30,7 +30,7 @@ from docs.markdown import Block, Command, blocks_of, commands_of
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md")), *sorted((ROOT / "docs/reference").glob("*.md"))]
 PROGRAMS = {"dirigo": ["-c", "from dirigo.cli import main; main()"], "python": [], "pytest": ["-m", "pytest"]}
-LONG = [ROOT / "docs/guide/cluster.md"]  # starts a Spark session for almost every example
+LONG = [ROOT / "docs/guide/cluster.md", ROOT / "docs/guide/spark.md"]  # a Spark session for almost every example
 WITH_EXAMPLES = [page for page in PAGES if any(block.language in ("python", "console") for block in blocks_of(page))]
 
 
