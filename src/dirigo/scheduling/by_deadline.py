@@ -64,7 +64,8 @@ class ByDeadline(Strategy):
     def is_entitled(self, context: SchedulingContext, message: Executable, cost_s: float) -> bool:
         """Whether a message is in the first class. A critical one is, because its actor can do nothing else."""
         job, weight = self._job_of(context, message.to)
-        return self.shares.take(job, weight, cost_s, context.now) or message.critical
+        is_within = self.shares.take(job, weight, cost_s, context.now)
+        return (is_within and not self.shares.has_too_much(job, context.now)) or message.critical
 
     def _job_of(self, context: SchedulingContext, actor: Address) -> tuple[str, float]:
         known = self._weights.get(actor)

@@ -10,12 +10,13 @@ _LATELY_S = 2.0
 
 
 class _Bucket:
-    __slots__ = ("at", "seconds", "weight")
+    __slots__ = ("at", "over_at", "seconds", "weight")
 
     def __init__(self, weight: float, at: float) -> None:
         self.weight = weight
         self.seconds = BURST_S
         self.at = at  # when it last asked
+        self.over_at = float("-inf")  # when it was last told that it has had its share
 
 
 class Shares:
@@ -42,9 +43,15 @@ class Shares:
         weights = max(self._weights, weight)
         bucket.seconds = min(BURST_S, bucket.seconds + passed_s * weight / weights)
         if bucket.seconds <= 0.0 and weights > weight:
+            bucket.over_at = now
             return False
         bucket.seconds = max(bucket.seconds - cost_s, -BURST_S)
         return True
+
+    def has_too_much(self, job: str, now: float) -> bool:
+        """Whether a job has wanted more than its share lately."""
+        bucket = self._buckets.get(job)
+        return bucket is not None and now - bucket.over_at <= _LATELY_S
 
     def forget_job(self, job: str) -> None:
         self._buckets.pop(job, None)

@@ -20,6 +20,7 @@ from dirigo.scheduling.scale_in import QUIET_S, ScaleIn
 from dirigo.scheduling.strategy import Strategy
 
 BURST_S = 0.2  # a bucket holds at most what it gets in this time
+_WORTH_S = 0.0005  # a message that costs less is sooner done than sent
 
 
 class _Bucket:
@@ -57,16 +58,22 @@ class Tokens(Strategy):
             objective_s = min(context.spec(message.to).objective.latency_s, PATIENCE_S)
             heappush(self._paid, (context.now + objective_s, self._count, message))
         else:
-            if message.lane is Lane.INPUT and context.spec(message.to).home == context.id:  # type: ignore[union-attr]
-                others = self.span.of(context, message.to)
-                worker = at_random(context, others) if others else None
-                if worker is not None and context.may_forward(message, worker):
-                    self.leases.note(message.to, context.now)
-                    context.add_load(worker, cost_s)
-                    return worker
+            worker = self._elsewhere(context, message) if cost_s > _WORTH_S else None
+            if worker is not None:
+                self.leases.note(message.to, context.now)
+                context.add_load(worker, cost_s)
+                return worker
             self._unpaid.push(message, job_of(message.to), context.spec(message.to).objective.weight, cost_s)
         self._waiting_s += cost_s
         return None
+
+    def _elsewhere(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+        """Another worker, by chance, for a message that has come to its home."""
+        if message.lane is not Lane.INPUT or context.spec(message.to).home != context.id:  # type: ignore[union-attr]
+            return None
+        others = self.span.of(context, message.to)
+        worker = at_random(context, others) if others else None
+        return worker if worker is not None and context.may_forward(message, worker) else None
 
     def get_next_message(self, context: SchedulingContext) -> Executable | None:
         if self._paid:
