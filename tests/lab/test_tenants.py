@@ -36,7 +36,7 @@ def test_under_constant_load_it_is_no_worse() -> None:
 
 
 def isolation(strategy: str) -> Isolation:
-    return measure(strategy, WORKERS, 1, lambda tenants, name: simulate_tenants(tenants, name, 9.0, WORKERS))
+    return measure(strategy, WORKERS, 1, lambda tenants, name: simulate_tenants(tenants, name, 15.0, WORKERS))
 
 
 def test_a_noisy_neighbour_is_not_felt_with_tokens_and_hardly_with_reject_send() -> None:
@@ -45,7 +45,7 @@ def test_a_noisy_neighbour_is_not_felt_with_tokens_and_hardly_with_reject_send()
     assert reject_send.factor < 1.5
     assert reject_send.noisy_satisfaction == 1.0
     assert fifo.factor > 20
-    assert fifo.noisy_satisfaction < 0.2
+    assert fifo.noisy_satisfaction < 0.25  # those of the first seconds, before there was a backlog
 
 
 def test_the_noisy_neighbour_sends_ten_times_as_much() -> None:

@@ -12,7 +12,7 @@ from dirigo.lab.tenants import Tenant, bulk, urgent
 NOISE = 10.0
 # Messages are long enough that the runtime's own work for them is little on two cores, and the neighbour's are shorter: what
 # runs is not interrupted, so everybody waits for some of the neighbour's messages.
-_BEHAVED_MS, _NOISY_MS = 20.0, 10.0
+_BEHAVED_MS, _NOISY_MS = 20.0, 5.0
 _WINDOWS_PER_S = 4  # of the tenant that behaves: enough results for a p99 in half a minute
 
 RunTenants = Callable[[Sequence[Tenant], str], Run]
