@@ -8,6 +8,7 @@ import socket as sockets
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 import zmq
@@ -110,7 +111,8 @@ def test_a_wrong_client_key_is_refused_counted_and_logged_once(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            pusher(context, door, with_client_of(door.keys, Keys.new())).send(b"let me in", zmq.NOBLOCK)
+            with suppress(zmq.Again):
+                pusher(context, door, with_client_of(door.keys, Keys.new())).send(b"let me in", zmq.NOBLOCK)
         until(lambda: door.refusals.counts[STRANGER] >= 3, "three refusals")
     assert door.received == []
     assert not door.refusals.counts[KEYLESS]
@@ -128,7 +130,8 @@ def test_who_has_no_keys_is_refused_counted_and_logged_once(
         other = pusher(context, door, Keys.new())
         until(lambda: door.refusals.counts[KEYLESS] > 1, "and so are others")
     for each in (socket, other):
-        each.send(b"let me in", zmq.NOBLOCK)  # into their own queue, and no further
+        with suppress(zmq.Again):  # into their own queue, if they have one between two attempts, and no further
+            each.send(b"let me in", zmq.NOBLOCK)
     pusher(context, door, door.keys).send(b"hello")
     until(lambda: door.received, "others get through")
     assert door.received == [b"hello"]
