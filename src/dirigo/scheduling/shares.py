@@ -5,7 +5,7 @@ A share is counted among the jobs that have had something to do lately, so a job
 
 from __future__ import annotations
 
-BURST_S = 0.5  # a job may be ahead of its share by this much
+BURST_S = 1.0  # a job may be ahead of its share by this much
 _LATELY_S = 2.0
 
 
