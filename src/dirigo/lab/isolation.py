@@ -12,7 +12,10 @@ from dirigo.lab.tenants import Tenant, bulk, urgent
 NOISE = 10.0
 # Messages are long enough that the runtime's own work for them is little on two cores, and the neighbour's are shorter: what
 # runs is not interrupted, so everybody waits for some of the neighbour's messages.
-_BEHAVED_MS, _NOISY_MS = 20.0, 5.0
+_BEHAVED_MS, _NOISY_MS = 30.0, 7.5
+_LATENCY_MS = 225
+# Its load varies a little. With a constant one, whether two of its messages meet or never do would be chance, and the tail.
+_ALPHA = 5.0
 _WINDOWS_PER_S = 4  # of the tenant that behaves: enough results for a p99 in half a minute
 
 RunTenants = Callable[[Sequence[Tenant], str], Run]
@@ -49,9 +52,11 @@ def neighbours(workers: int, noise: float) -> list[Tenant]:
     usual_per_s = 0.125 * workers * 1000 / _NOISY_MS
     behaved = replace(
         urgent(workers),
-        load="constant",
+        load="pareto",
+        alpha=_ALPHA,
         bid_ms=_BEHAVED_MS,
         bids_per_s=behaved_per_s,
+        latency_ms=_LATENCY_MS,
         window_bids=round(behaved_per_s / _WINDOWS_PER_S),
     )
     noisy = replace(bulk(workers), load="constant", bid_ms=_NOISY_MS, bids_per_s=noise * usual_per_s, throughput=usual_per_s)
