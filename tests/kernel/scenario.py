@@ -121,6 +121,7 @@ class Steered(Strategy):
     def __init__(self) -> None:
         self.elsewhere: dict[str, WorkerId] = {}  # what enqueue answers, once
         self.direct: dict[str, WorkerId] = {}  # what prepare_send answers
+        self.also: tuple[WorkerId, ...] = ()  # what also_wanted answers
         self.kept: list[Executable] = []
         self.offered: list[str] = []
 
@@ -136,6 +137,9 @@ class Steered(Strategy):
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: AnyOutput) -> WorkerId | None:
         return self.direct.get(output.payload)
+
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> tuple[WorkerId, ...]:
+        return self.also
 
 
 class Stage:

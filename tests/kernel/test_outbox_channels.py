@@ -73,6 +73,14 @@ def test_one_registration_at_a_time_then_the_workers_that_were_wanted_meanwhile(
     stage.receives(grant(2, 3, 4)).sends(row("y", 1, worker=3), row("z", 1, worker=4))
 
 
+def test_a_registration_asks_for_all_that_the_strategy_will_want_as_well() -> None:
+    stage = source_stage(x=2, y=3, z=4)
+    stage.steering.also = (2, 3, AT[A])  # the home needs no permission
+    stage.emits(out(A, "x")).sends(registration(1, 2, 3)).receives(grant(1, 2, 3)).sends(row("x", 1, worker=2))
+    stage.emits(out(A, "y")).sends(row("y", 1, worker=3))
+    stage.emits(out(A, "z")).sends(registration(2, 4))  # and not for those that it has
+
+
 def test_registrations_at_two_actors_do_not_wait_for_each_other() -> None:
     stage = source_stage(x=2, y=2).emits(out(A, "x"), out(B, "y"))
     stage.sends(registration(1, 2), registration(1, 2, to=B))

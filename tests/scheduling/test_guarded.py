@@ -31,6 +31,9 @@ class Mine(Fifo):
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
         return self._answer("prepare_send", lambda: None)  # type: ignore[return-value]
 
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> tuple[WorkerId, ...]:
+        return self._answer("also_wanted", tuple)  # type: ignore[return-value]
+
     def wake_at(self) -> float | None:
         return self._answer("wake_at", lambda: None)  # type: ignore[return-value]
 
@@ -72,6 +75,14 @@ def test_it_has_the_name_of_the_strategy_that_it_guards() -> None:
 def test_a_message_can_only_be_sent_to_a_worker_of_the_pool(worker: object) -> None:
     with pytest.raises(PolicyError, match=r"^Mine.enqueue returned .*, which is no worker; return one of context.workers$"):
         stage(enqueue=worker).receives(row("a", 1))
+
+
+@pytest.mark.parametrize("wanted", [None, 2, (9,), ["2"]])
+def test_others_to_ask_for_are_workers_of_the_pool_as_well(wanted: object) -> None:
+    sender = stage(AT[S], prepare_send=2, also_wanted=wanted)
+    sender.source()
+    with pytest.raises(PolicyError, match=r"^Mine.also_wanted returned .*; return "):
+        sender.emits(out(A, "x"))
 
 
 @pytest.mark.parametrize("worker", [0, "2", object()])

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from dirigo.scheduling import DirectSendP2C, DirectSendRandom, RejectSendRandom
+from dirigo.kernel.message import Registration
+from dirigo.scheduling import DirectSend, DirectSendP2C, DirectSendRandom, RejectSendRandom
 from scheduling.pool import Load, Pool
 
 
@@ -34,6 +35,16 @@ def test_forwarded_messages_come_by_their_home_and_direct_ones_do_not() -> None:
     assert pool.forwards() == 400 - job.ran_at()[1]
     pool, _ = run(Pool(lambda: DirectSendRandom(3), workers=6))
     assert pool.forwards() == 0
+
+
+@pytest.mark.parametrize("kind", [DirectSendRandom, DirectSendP2C, DirectSend])
+def test_senders_ask_for_all_instances_at_once(kind: type[DirectSendRandom | DirectSendP2C | DirectSend]) -> None:
+    """One by one, each instance would cost a round trip after every barrier, and the more instances the worse."""
+    pool = Pool(lambda: kind(3), workers=6)
+    asked: list[tuple[int, ...]] = []
+    pool.cluster.carried = lambda messages: asked.extend(each.wanted for each in messages if isinstance(each, Registration))
+    run(pool)
+    assert asked == [(2, 3, 4)]
 
 
 @pytest.mark.parametrize("kind", [RejectSendRandom, DirectSendRandom, DirectSendP2C])

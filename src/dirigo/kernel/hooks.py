@@ -5,6 +5,7 @@ The strategies themselves, and the base class to write one, are in ``dirigo.sche
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from dirigo.kernel.address import Address, WorkerId
@@ -111,6 +112,9 @@ class Hooks(Protocol):
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None: ...
 
     # Beside the five hooks there is more that a strategy may want to know or be asked.
+
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
+        """Lessees of ``to`` that ``sender`` will send to as well: a registration is about to leave that can ask for all."""
 
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
         """A barrier waits from now on for what an actor has to do here, and what follows it waits for the barrier."""

@@ -256,9 +256,11 @@ class Outbox:
         if route.asked:
             return
         route.number += 1
-        route.asked = frozenset(worker for worker, _ in route.waiting)
         party = self.party
-        party.host.outgoing.append(
+        host = party.host
+        also = host.strategy.also_wanted(host, party.address, route.to)
+        route.asked = frozenset((*(worker for worker, _ in route.waiting), *also)) - route.open - {route.home}
+        host.outgoing.append(
             Registration(route.to, route.home, party.address, party.worker, route.number, tuple(sorted(route.asked)))
         )
 

@@ -7,7 +7,7 @@ fails takes its own jobs with it, and nobody else's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from typing import Any
 
@@ -130,6 +130,13 @@ class Arbiter(Strategy):
             raise self._failure(group, "post_apply", error, message.to) from error
 
     # --- the rest ------------------------------------------------------------------------------------------------------
+
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
+        group = self._by_job[job_of(sender)]
+        try:
+            return group.strategy.also_wanted(context, sender, to)
+        except (Exception, SystemExit) as error:
+            raise self._failure(group, "also_wanted", error, sender) from error
 
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
         group = self._by_job[job_of(actor)]

@@ -6,7 +6,7 @@ choice is tried. Results must not depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from dirigo.kernel import Address, CriticalOutput, Executable, Output, Role, SchedulingContext, WorkerId
@@ -22,6 +22,7 @@ class Freedom:
     forward: Mapping[Address, tuple[WorkerId, ...]] = field(default_factory=dict)  # to which lessees the lessor forwards
     direct: Mapping[Address, tuple[WorkerId, ...]] = field(default_factory=dict)  # to which lessees upstreams send
     hand_back: frozenset[Address] = frozenset()  # whose lessees may refuse
+    at_once: bool = False  # upstreams ask for all lessees that they may send to in one registration
     blind: bool = False  # choose among all that is kept, also what the protocol blocks at the moment
 
 
@@ -65,3 +66,6 @@ class Chaos(Strategy):
             return None
         choice = self.choose(len(options) + 1)
         return options[choice - 1] if choice else None
+
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
+        return self.freedom.direct.get(to, ()) if self.freedom.at_once else ()

@@ -7,6 +7,7 @@ than it is believed: this is what the paper finds wanting in it under skew.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from dirigo.kernel import Address, CriticalOutput, Executable, Lane, Output, SchedulingContext, WorkerId
@@ -43,6 +44,9 @@ class DirectSend(ByDeadline):
             if not instances:
                 return None  # all were late: the lessor is as good as any, and needs no lease
         return self.select(context, instances)
+
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
+        return self.span.of(context, to)
 
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
         super().post_apply(context, message, elapsed_s)

@@ -6,6 +6,8 @@ has sent since. Messages run in the order of their deadlines, because what waits
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dirigo.kernel import Address, CriticalOutput, Output, SchedulingContext, WorkerId
 from dirigo.scheduling.by_deadline import URGENT_S, ByDeadline
 from dirigo.scheduling.deadlines import due
@@ -30,6 +32,9 @@ class DirectSendP2C(ByDeadline):
         worker = less_loaded_of_two(context, (context.spec(output.to).home, *others), is_urgent=is_urgent)
         context.add_load(worker, self.costs.guessed_s(output.to, context.rows(output)))  # type: ignore[arg-type]
         return worker
+
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
+        return self.span.of(context, to)
 
     def forget_job(self, job: str) -> None:
         super().forget_job(job)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dirigo.kernel import Address, CriticalOutput, Output, SchedulingContext, WorkerId
 from dirigo.scheduling.fifo import Fifo
 from dirigo.scheduling.lessees import Span, selector_named
@@ -24,3 +26,6 @@ class DirectSendRandom(Fifo):
 
     def forget_job(self, job: str) -> None:
         self.span.forget_job(job)
+
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
+        return self.span.of(context, to)

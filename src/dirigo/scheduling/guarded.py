@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import isnan
 from typing import Any
 
@@ -53,6 +54,12 @@ class Guarded(Strategy):
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
         worker = self._inner.prepare_send(context, sender, output)
         return None if worker is None else self._worker(context, worker, "prepare_send")
+
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
+        wanted: object = self._inner.also_wanted(context, sender, to)
+        if not isinstance(wanted, Collection):
+            raise PolicyError(f"{self.name}.also_wanted returned {_shown(wanted)}; return workers, or an empty tuple")
+        return tuple(self._worker(context, worker, "also_wanted") for worker in wanted)
 
     def _worker(self, context: SchedulingContext, worker: object, hook: str) -> WorkerId:
         if type(worker) is int and worker in context.workers:

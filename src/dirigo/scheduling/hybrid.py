@@ -12,6 +12,7 @@ pays for registrations.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from dirigo.kernel import Address, CriticalOutput, Executable, Lane, Output, SchedulingContext, WorkerId
@@ -133,6 +134,9 @@ class Hybrid(RejectSend):
         worker = less_loaded_of_two(context, (context.spec(output.to).home, *others), is_urgent=is_urgent)
         context.add_load(worker, fixed_s + row_s * context.rows(output))  # type: ignore[arg-type]
         return worker
+
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
+        return self.span.of(context, to)
 
     def forget_job(self, job: str) -> None:
         super().forget_job(job)

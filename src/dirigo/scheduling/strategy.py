@@ -6,6 +6,7 @@ says what runs next and what runs elsewhere. It is pure: its clock is ``context.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from dirigo.kernel import Address, CriticalOutput, Executable, Output, SchedulingContext, WorkerId
@@ -47,6 +48,10 @@ class Strategy:
         """Called after a message ran, with the time that it took."""
 
     # --- what else it may want to know, or be asked --------------------------------------------------------------------
+
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
+        """The permission to send to a lessee of ``to`` is about to be asked for: which others to ask for along with it."""
+        return ()
 
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
         """A barrier waits from now on for what ``actor`` has to do here, and what follows it waits for the barrier."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 
 from dirigo.kernel import Address, CriticalOutput, Executable, Output, SchedulingContext, WorkerId
@@ -61,6 +61,9 @@ class Restless(Chaos):
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
         self._maybe(context)
         return super().prepare_send(context, sender, output)
+
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
+        return tuple(worker for worker in self.freedom.direct.get(to, ()) if self.choose(2))
 
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
         self._maybe(context)

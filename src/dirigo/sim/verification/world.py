@@ -61,6 +61,7 @@ class World:
     injections: tuple[Address, ...] = ()  # critical messages that a strategy may inject at any time, each once
     duplicates: int = 0  # how many messages may be delivered twice
     duplicates_data: bool = False  # data messages too
+    at_once: bool = False  # upstreams ask for all lessees that they may send to in one registration
     blind: bool = False  # the strategy may choose messages that the protocol blocks at the moment
     split: bool = False  # executions take time: other messages arrive between start and end
     homes: dict[Address, WorkerId] = field(init=False)
@@ -119,6 +120,7 @@ class World:
             forward={actor.name: self._some_lessees(actor, actor.forwards) for actor in self.actors},
             direct={actor.name: self._some_lessees(actor, actor.direct) for actor in self.actors},
             hand_back=frozenset(actor.name for actor in self.actors if actor.hands_back),
+            at_once=self.at_once,
             blind=self.blind,
         )
 

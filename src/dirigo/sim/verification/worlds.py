@@ -73,6 +73,14 @@ WORLDS: tuple[World, ...] = (
         split=True,
     ),
     World(
+        "all-at-once",
+        "an upstream asks for all lessees in one registration, and uses one of them, or both, or none",
+        (_sink(lessees=2, forwards=(), direct=(0, 1)),),
+        {"S": script("D", "a b |1 c")},
+        at_once=True,
+        split=True,
+    ),
+    World(
         "registration-race",
         "registrations race the barriers of their own upstream and of another",
         (_sink(lessees=1, direct=(0,)),),
@@ -315,6 +323,13 @@ DEEP_WORLDS: tuple[World, ...] = (
         (Actor("A", ("E",), lessees=1), Actor("B", ("E",), lessees=1), Actor("E", (), lessees=1)),
         {"S": _to_both("A", "B", "a |1 b")},
         split=True,
+    ),
+    World(
+        "deep-all-at-once",
+        "two upstreams ask for all lessees in one registration, and use one of them, or both, or none",
+        (_sink(lessees=2, forwards=(), direct=(0, 1)),),
+        {"S": script("D", "a b |1 c"), "T": script("D", "x |2")},
+        at_once=True,
     ),
     World(
         "deep-chain",
