@@ -236,5 +236,5 @@ def test_a_query_that_fails_fails_its_job(classic_session: Any, cluster: dg.Clus
     flow = dg.Dataflow("fed-badly")
     flow.source(dg.from_spark(frame.selectExpr("id", "x"))).sink(dg.discard())
     with pytest.raises(dg.JobFailed, match=r"the query of source 'spark' failed: .*no such thing"):
-        cluster.run(flow, timeout_s=60)
+        cluster.run(flow, timeout_s=120)
     assert_works(cluster, "after-the-query")

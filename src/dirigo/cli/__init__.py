@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from dirigo import __version__
-from dirigo.cli import bench, cluster, demo, docs, graph, jobs, nexmark, run, slo, top, verify
+from dirigo.cli import bench, calibrate, cluster, demo, docs, experiment, graph, jobs, nexmark, run, slo, top, verify
 
 app = typer.Typer(
     name="dirigo",
@@ -17,9 +17,11 @@ app = typer.Typer(
 )
 app.command("verify")(verify.verify)
 app.command("bench")(bench.bench)
+app.command("calibrate")(calibrate.calibrate)
 app.command("graph")(graph.graph)
 app.command("docs")(docs.docs)
 app.command("demo")(demo.demo)
+app.command("experiment")(experiment.experiment)
 app.command("nexmark")(nexmark.nexmark)
 app.command("run")(run.run)
 app.add_typer(cluster.app, name="cluster")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
-from html import escape
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from dirigo.kernel import DirigoError
+from dirigo.lab import page
 from dirigo.lab.contest import Run
 
 COLOURS = ("#b3423a", "#c98a1b", "#1f6f8b", "#4b7f52", "#6b5b95", "#444444")
-_DPI = 130
+DPI = 130
+_WORDS = 2  # columns of the table: job and strategy
 
 
 def save_pictures(
@@ -23,22 +23,28 @@ def save_pictures(
     figure = _figure(runs, title)
     stem.parent.mkdir(parents=True, exist_ok=True)
     image = BytesIO()
-    figure.savefig(image, format="png", dpi=_DPI)
+    figure.savefig(image, format="png", dpi=DPI)
     png, html = stem.with_suffix(".png"), stem.with_suffix(".html")
     png.write_bytes(image.getvalue())
     html.write_text(_page(title, facts, table, image.getvalue()), encoding="utf-8")
     return [png, html]
 
 
-def _figure(runs: Sequence[Run], title: str) -> Any:
+def blank_figure(width: float, height: float) -> Any:
+    """A figure of matplotlib's that belongs to no window and no global state, in inches."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise DirigoError("pictures need matplotlib: pip install 'dirigo[pictures]'.") from error
-    names = list(runs[0].tenants)
-    figure = Figure(figsize=(9, 2.9 * len(names) + 0.6), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
+    return figure
+
+
+def _figure(runs: Sequence[Run], title: str) -> Any:
+    names = list(runs[0].tenants)
+    figure = blank_figure(9, 2.9 * len(names) + 0.6)
     figure.suptitle(title, fontsize=12)
     for number, name in enumerate(names):
         axes = figure.add_subplot(len(names), 1, number + 1)
@@ -62,21 +68,5 @@ def _figure(runs: Sequence[Run], title: str) -> Any:
 
 def _page(title: str, facts: Sequence[str], table: Sequence[Sequence[str]], image: bytes) -> str:
     head, *rows = table
-    cells = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    told = "".join(f"<li>{escape(fact)}</li>" for fact in facts)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
-img {{ max-width: 100%; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .25rem .8rem; border-bottom: 1px solid #ddd; text-align: right; }}
-th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) {{ text-align: left; }}
-</style></head><body>
-<h1>{escape(title)}</h1>
-<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>
-<p><img alt="latency over time" src="data:image/png;base64,{base64.b64encode(image).decode()}"></p>
-<ul>{told}</ul>
-</body></html>
-"""
+    shown = page.table(head, rows, words=_WORDS)
+    return page.page(title, shown, page.picture(image, "latency over time"), page.items(facts))

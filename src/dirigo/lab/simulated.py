@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from dirigo.flow import Dataflow
 from dirigo.flow.job import Job
 from dirigo.flow.payloads import rows_of
 from dirigo.flow.reading import SourceReader
 from dirigo.flow.strategies import strategy_of
-from dirigo.kernel import Data, Directory, Executable, Trail, Worker, job_of
+from dirigo.kernel import Data, Directory, Executable, Trail, Worker, WorkerId, job_of
 from dirigo.lab.contest import LOOK_S, WARM_UP_S, Run, Sample, TenantRun
 from dirigo.lab.tenants import Tenant
 from dirigo.runtime.control import JobMetrics
@@ -26,6 +27,7 @@ from dirigo.sim.service import Service
 HOP_S = 0.0008  # as measured between two workers on one machine
 MESSAGE_COST_S = 0.0003  # what the runtime takes per message beside the work
 _POLL_S = 0.005
+_PACED_S = 0.001  # from one read of a source to the next at least
 _ROWS_MAX = 16_384
 _EVENTS_MAX = 100_000_000
 
@@ -40,27 +42,42 @@ def simulate_tenants(
     name: str | None = None,
 ) -> Run:
     """Run tenants together on a simulated pool until their bids are worked off."""
-    return _Pool(tenants, strategy, seconds, workers, seed).run(name or str(strategy))
+    message_s = max(MESSAGE_LEAST_S, MESSAGE_SHARE * min(tenant.latency_ms for tenant in tenants) / 1000)
+    pool = FlowPool([tenant.flow(seconds) for tenant in tenants], strategy, workers, seed)
+    for tenant in tenants:
+        for reader in pool.jobs[tenant.query].readers:
+            reader.message_rows = max(1, int(message_s * 1000 / tenant.bid_ms))
+    pool.run()
+    together_s = max(pool.ended_s.values())
+    runs = {tenant.query: pool.tenant_run(tenant) for tenant in tenants}
+    return Run(name or str(strategy), runs, sum(pool.busy_s.values()) / together_s / workers)
 
 
-class _Pool:
-    def __init__(self, tenants: Sequence[Tenant], strategy: StrategyLike, seconds: float, workers: int, seed: int) -> None:
-        self.tenants = tenants
-        self.workers = workers
+class FlowPool:
+    """Flows that run together on a simulated pool, as on a cluster: the same actors at the same places."""
+
+    def __init__(
+        self,
+        flows: Sequence[Dataflow],
+        strategy: StrategyLike,
+        workers: int,
+        seed: int,
+        *,
+        hop_s: float = HOP_S,
+        message_s: float = MESSAGE_COST_S,
+        fetch_s: float = 0.0,
+    ) -> None:
         pattern = strategy_of(strategy)
         directory = Directory()
         self.jobs: dict[str, Job] = {}
         more = {}
-        message_s = max(MESSAGE_LEAST_S, MESSAGE_SHARE * min(tenant.latency_ms for tenant in tenants) / 1000)
-        for number, tenant in enumerate(tenants):
+        for number, flow in enumerate(flows):
             ids = [(number + 1 + offset) % workers for offset in range(workers)]  # not all jobs begin at the same worker
-            job = self.jobs[tenant.query] = Job(tenant.flow(seconds), ids)
+            job = self.jobs[flow.name] = Job(flow, ids)
             job.prepare_sinks()
             directory.add_job(job.specs(performs_work=False))
             for address, work in job.work.items():
                 more[address] = lambda message, _rng, work=work: 0.0 if message.critical else work.seconds(message.payload)
-            for reader in job.readers:
-                reader.message_rows = max(1, int(message_s * 1000 / tenant.bid_ms))
         self.leaves = {
             address
             for job in self.jobs.values()
@@ -72,15 +89,17 @@ class _Pool:
             workers,
             directory,
             lambda _worker, _rng: for_worker(pattern),
-            network=Network(HOP_S),
-            service=Service(_message_cost).with_more(more),
+            network=Network(hop_s),
+            service=Service(message_s).with_more(more),
             seed=seed,
             fires_timers=True,
             measure=rows_of,
+            fetch_s=fetch_s,
         )
         self.cluster.account = self._note
         self.cluster.trace = self._trace
         self.accounts = {name: Account() for name in self.jobs}
+        self.results: dict[str, list[tuple[float, float]]] = {name: [] for name in self.jobs}  # (when, latency) in seconds
         self.recent: dict[str, Counter[int]] = {name: Counter() for name in self.jobs}
         self.samples: dict[str, list[Sample]] = {name: [] for name in self.jobs}
         self.warm_up: dict[str, Counter[int]] = {name: Counter() for name in self.jobs}
@@ -88,6 +107,7 @@ class _Pool:
         self.busy_s = dict.fromkeys(self.jobs, 0.0)
         self.ended_s: dict[str, float] = dict.fromkeys(self.jobs, 0.0)
         self.homes = {address: home for job in self.jobs.values() for address, home in job.homes.items()}
+        self._unread: dict[WorkerId, list[Callable[[], None]]] = {worker: [] for worker in range(workers)}
         for job in self.jobs.values():
             for reader in job.readers:
                 reader.split.clock = lambda: self.cluster.now
@@ -95,22 +115,24 @@ class _Pool:
                 feed = self.cluster.source(reader.address, job.homes[reader.address], (reader.target,))
                 self.cluster.at(0.0, lambda reader=reader, feed=feed: self._pump(reader, feed))  # type: ignore[misc]
 
-    def run(self, name: str) -> Run:
+    def run(self) -> None:
+        """Until all is worked off."""
         while not self.cluster.quiescent():
             self.cluster.run(until=self.cluster.now + LOOK_S, max_events=_EVENTS_MAX)
             self._sample()
-        together_s = max(self.ended_s.values())
-        runs = {tenant.query: self._tenant_run(tenant) for tenant in self.tenants}
-        return Run(name, runs, sum(self.busy_s.values()) / together_s / self.workers)
 
     def _pump(self, reader: SourceReader, feed: Feed) -> None:
-        """Read what is due. A worker that is busy reads its sources between messages: see the runtime's executor."""
+        """Read what is due. A worker reads its sources between messages: see the runtime's executor."""
+        worker = feed.host.worker
+        if worker.running is not None:
+            self._unread[worker.id].append(lambda: self._pump(reader, feed))
+            return
         now = self.cluster.now
         for emission in reader.read(_ROWS_MAX, now):
             feed.source.emit(emission)
         if not reader.has_ended:
             due_s = reader.split.next_due_s
-            again_s = now + _POLL_S if due_s is None else max(now + _POLL_S, due_s)
+            again_s = now + _POLL_S if due_s is None else max(now + _PACED_S, due_s)
             self.cluster.at(again_s, lambda: self._pump(reader, feed))
 
     def _note(self, worker: Worker, message: Executable, trail: Trail) -> None:
@@ -119,6 +141,13 @@ class _Pool:
         self.accounts[job].note(message, worker.now, trail, results)
         self.busy_s[job] += trail[3] - message.trail[3]
         self.ended_s[job] = worker.now
+        if results:
+            self.results[job].extend([(worker.now, worker.now - message.created)] * results)
+        unread = self._unread[worker.id]
+        if unread:
+            self._unread[worker.id] = []
+            for read in unread:
+                read()
 
     def _trace(self, _now: float, what: str, worker: int, message: Any) -> None:
         if what == "start" and self.homes[message.to] != worker:
@@ -135,7 +164,7 @@ class _Pool:
             if found:
                 self.samples[job].append(Sample(self.cluster.now, found["p50"], found["p99"]))
 
-    def _tenant_run(self, tenant: Tenant) -> TenantRun:
+    def tenant_run(self, tenant: Tenant) -> TenantRun:
         name = tenant.query
         account = self.accounts[name]
         rounds = [host.rounds.get(name, (0, 0)) for host in self.cluster.workers.values()]

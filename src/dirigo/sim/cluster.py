@@ -34,7 +34,7 @@ from dirigo.kernel import (
     WorkerId,
 )
 from dirigo.sim.feed import Feed
-from dirigo.sim.host import Host, Told
+from dirigo.sim.host import Arriving, Host, Told
 from dirigo.sim.metrics import Metrics
 from dirigo.sim.network import Link, Network, Order
 from dirigo.sim.quiescence import unfinished
@@ -44,6 +44,7 @@ Trace = Callable[[float, str, WorkerId, object], None]  # (when, what, where, th
 StrategyFactory = Callable[[WorkerId, Random], Hooks]  # the generator is for strategies that leave something to chance
 ObserverFactory = Callable[[WorkerId], Observer]
 Carried = Callable[[list[Message]], None]  # what one worker sent in one go, before the network has it
+FetchTime = Callable[[Message], float]  # in seconds, for a message from another worker
 
 EVENTS_MAX = 10_000_000
 _FOREVER = float("inf")
@@ -75,7 +76,7 @@ class Cluster:
         with_latencies: bool = False,
         fires_timers: bool = False,
         measure: Callable[[Any], int] | None = None,
-        fetch_s: float = 0.0,
+        fetch_s: float | FetchTime = 0.0,
     ) -> None:
         self.seed = seed
         self.now = 0.0
@@ -87,7 +88,10 @@ class Cluster:
         self.account: Callable[[Worker, Executable, Trail], None] | None = None  # told of everything that was executed
         self.with_latencies = with_latencies
         self.fires_timers = fires_timers  # otherwise whoever runs the cluster does
-        self.fetch_s = fetch_s  # what it takes a worker to take a message in from another one, whatever it runs meanwhile
+        # What it takes a worker to take a message in from another one, whatever it runs meanwhile. A number counts in the
+        # order of sending, which is that of arrival if delays are constant; what a function says, in the order of arrival.
+        self._fetch_s = 0.0 if callable(fetch_s) else fetch_s
+        self._fetch_time = fetch_s if callable(fetch_s) else None
         self._network_rng = self.rng("network")
         self._service_rng = self.rng("service")
         self._is_unordered = self.network.order is Order.NONE
@@ -197,6 +201,10 @@ class Cluster:
                         self._finish(target, key)
                     elif target.freezes and (thaw := target.freezes.open_at(now)) > now:
                         heappush(heap, (thaw, key, target, item))  # with its old key, so that its elders stay ahead of it
+                        continue
+                    elif type(item) is Arriving:
+                        target.fetched_at = max(now, target.fetched_at) + item.fetch_s
+                        heappush(heap, (target.fetched_at, key, target, item.item))
                         continue
                     else:
                         if type(item) is Told:
@@ -343,7 +351,7 @@ class Cluster:
         load = host.worker.strategy.backlog_s(host.worker) if host.tells_load else None
         for message in outgoing:
             link, destination = host.links.get(message.worker) or self._connect(host, message.worker)
-            item = message if load is None or destination is host else Told(message, host.worker.id, load)
+            item: Any = message if load is None or destination is host else Told(message, host.worker.id, load)
             if type(message) is Data:
                 t = link.arrival(_DATA, now)
             else:
@@ -351,8 +359,11 @@ class Cluster:
                 if self.network.duplicates and self._network_rng.random() < self.network.duplicates:
                     self.metrics.duplicates += 1
                     heappush(heap, (link.arrival(_CONTROL, now), self._key(), destination, item))
-            if self.fetch_s and destination is not host:
-                t = destination.fetched_at = max(t, destination.fetched_at) + self.fetch_s
+            if destination is not host:
+                if self._fetch_s:
+                    t = destination.fetched_at = max(t, destination.fetched_at) + self._fetch_s
+                elif self._fetch_time is not None:
+                    item = Arriving(item, self._fetch_time(message))
             heappush(heap, (t, self._key(), destination, item))
         outgoing.clear()
 

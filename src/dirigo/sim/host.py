@@ -23,6 +23,17 @@ class Told:
 
 
 @final
+class Arriving:
+    """A message, or what is told along with it, that its receiver still has to take in, which takes some time of its own."""
+
+    __slots__ = ("fetch_s", "item")
+
+    def __init__(self, item: Message | Told, fetch_s: float) -> None:
+        self.item = item
+        self.fetch_s = fetch_s
+
+
+@final
 class Host:
     """One worker in virtual time."""
 

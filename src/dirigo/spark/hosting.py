@@ -3,8 +3,8 @@
 What ends a worker, and what then happens (tried with PySpark 4.3 on local, standalone and Connect sessions):
 
 - The Python process dies (SIGKILL, `os._exit`, a segmentation fault) or its executor is lost: Spark runs that task again by
-  itself, the other slots go on. It does so `spark.task.maxFailures` times per job (10 in a session of ours, 4 on a cluster
-  by default, 1 on somebody's `local[N]`); then the job fails and the host starts a new one.
+  itself, the other slots go on. It does so `spark.task.maxFailures` times per job (4 in a session of ours, as on a
+  cluster by default; 1 on somebody's `local[N]`); then the job fails and the host starts a new one.
 - Spark replaces the daemon that forked the process, as it may when somebody's query is cancelled: nothing, see `lifeline`.
 - The target raises: the task hands the traceback to the host, which starts a new job after a pause.
 - The target returns: its work is done, the slot stays empty.

@@ -25,8 +25,9 @@ from typing import Any
 from dirigo.kernel import DirigoError
 
 LOOPBACK = "127.0.0.1"
-# Spark runs a task again this often, for example after a worker was killed, before it gives up the job.
-TASK_FAILURES_MOST = 10
+# Spark runs a task again this often, for example after a worker was killed, before it gives up the job. It is what Spark
+# does on clusters: workers are started anew anyhow, and a user's query that cannot succeed should not try for long.
+TASK_FAILURES_MOST = 4
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _LEFT_FOR_QUERIES = 1  # slots, at the least, or every query beside the workers waits forever
 _SECONDS_TO_LET_JAVA_EXIT = 20

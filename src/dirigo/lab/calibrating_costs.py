@@ -1,0 +1,181 @@
+"""Measures what the runtime itself costs, on two real workers, for simulations to go by.
+
+A source at one worker sends rows to a function at the other one, which does nothing with them; now and then comes a
+watermark. A strategy that only looks (``Probe``) samples the processor's time of the threads that call its hooks, where the
+messages come in: the fetcher calls ``enqueue``, the worker thread ``post_apply``. From one message to the next, a thread's
+time is what a message takes in all: waking up, locks, transport, protocol, strategy, operator. Medians, because threads have
+other duties as well, many times a second but seldom beside the messages.
+
+What a byte of state costs is the difference between barriers that collect a large and a small one.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from dirigo.flow import Dataflow, Function, FunctionContext, discard
+from dirigo.kernel import DirigoError, Executable, SchedulingContext
+from dirigo.lab.experiments.costs import Costs
+from dirigo.lab.experiments.overhead import BLOCKED, KB, Setting
+from dirigo.lab.experiments.overhead_on_spark import run_on_spark
+from dirigo.lab.experiments.scheduled_rows import Entry, ScheduledRows
+from dirigo.scheduling import Strategy
+
+WORKERS = 2
+ROWS = 5_000
+BARRIERS = 60
+_PER_S = 500.0  # slow enough that both workers are idle when a message comes
+_ROWS_PER_WATERMARK = 10
+_SMALL_BYTES, _LARGE_BYTES = 64 * KB, 4096 * KB
+_RECEIVER = "receiver"
+_ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL = "arrival", "fetch", "message", "with critical"
+_SAMPLES_AT_ONCE = 500
+_LEAST_S = 1e-6  # less than any of this takes, in case a machine is too restless to tell
+_TIMEOUT_S = 300.0
+
+Told = Callable[[str], None]
+
+
+class CalibrationError(DirigoError):
+    """The measurement gave nothing to reckon with."""
+
+
+class Receiver(Function):
+    """Does nothing with what comes."""
+
+    def on_batch(self, context: FunctionContext, batch: pa.RecordBatch) -> None: ...
+
+    def on_watermark(self, context: FunctionContext, time_ms: int) -> None: ...
+
+
+class Probe(Strategy):
+    """First in, first out. Samples what messages to the receiver cost the two threads of its worker."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._queue: deque[Executable] = deque()
+        self._samples: list[tuple[str, float]] = []
+        self._fetched_s: float | None = None  # the fetcher's time when it had taken in the last row, if only rows came since
+        self._ran_s: float | None = None  # the worker thread's time when it had run the last row
+        self._criticals = 0  # that it has run since
+
+    def enqueue(self, context: SchedulingContext, message: Executable) -> None:
+        self._queue.append(message)
+        if not _is_for_receiver(message):
+            return
+        if message.critical:
+            self._fetched_s = None
+            return
+        fetched_s = time.thread_time()
+        if self._fetched_s is not None:
+            self._samples.append((_FETCH, fetched_s - self._fetched_s))
+        self._fetched_s = fetched_s
+        self._samples.append((_ARRIVAL, time.time() - message.sent))
+        assert message.origin != context.id, "the source and the receiver are at one worker"  # type: ignore[union-attr]
+
+    def get_next_message(self, context: SchedulingContext) -> Executable | None:  # noqa: ARG002
+        return self._queue.popleft() if self._queue else None
+
+    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:  # noqa: ARG002
+        if not _is_for_receiver(message):
+            return
+        if message.critical:
+            self._criticals += 1
+            return
+        ran_s = time.thread_time()
+        if self._ran_s is not None and self._criticals <= 1:
+            self._samples.append((_WITH_CRITICAL if self._criticals else _MESSAGE, ran_s - self._ran_s))
+        self._ran_s, self._criticals = ran_s, 0
+        if len(self._samples) >= _SAMPLES_AT_ONCE:
+            self._write(context.id)
+            self._ran_s = None  # writing is no part of a message
+
+    def _write(self, worker: int) -> None:
+        lines = b"".join(msgspec.json.encode(sample) + b"\n" for sample in self._samples)
+        self._samples.clear()
+        with (self._folder / f"{worker}.jsonl").open("ab") as file:
+            file.write(lines)
+
+
+def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int) -> Costs:
+    """Measure on a cluster of two workers of this machine on which nothing else runs."""
+    told(f"{rows:,} messages from one worker to the other ...")
+    samples = _messages(cluster, rows)
+    fetch_s, message_s = samples[_FETCH], samples[_MESSAGE]
+    told("barriers with a small state ...")
+    small_s = _barrier_s(cluster, _SMALL_BYTES, barriers)
+    told("barriers with a large state ...")
+    large_s = _barrier_s(cluster, _LARGE_BYTES, barriers)
+    return Costs(
+        # A message is offered to the strategy when the fetcher is about done with it.
+        hop_s=max(_LEAST_S, samples[_ARRIVAL] - fetch_s),
+        fetch_s=max(_LEAST_S, fetch_s),
+        message_s=max(_LEAST_S, message_s),
+        critical_s=max(_LEAST_S, samples[_WITH_CRITICAL] - message_s),
+        state_bytes_per_s=(_LARGE_BYTES - _SMALL_BYTES) / max(_LEAST_S, large_s - small_s),
+        machine=machine(),
+    )
+
+
+def machine() -> str:
+    """A few words about this machine."""
+    return f"{os.cpu_count()} cores, {_cpu_model()}, Python {platform.python_version()}"
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # not every system has it
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.machine())
+
+
+def _messages(cluster: Any, rows: int) -> dict[str, float]:
+    """The median of each kind of sample, in seconds."""
+    with TemporaryDirectory(prefix="dirigo-costs-") as folder:
+        flow = Dataflow("costs", watermark_every="1ms")
+        source = flow.source(ScheduledRows(partial(_schedule, rows)))
+        source.process(Receiver, {"value": int}, name=_RECEIVER).sink(discard())
+        cluster.submit(flow, strategy=Probe(Path(folder))).wait(_TIMEOUT_S)
+        found: dict[str, list[float]] = {}
+        for file in Path(folder).glob("*.jsonl"):
+            for kind, seconds in msgspec.json.Decoder(tuple[str, float]).decode_lines(file.read_bytes()):
+                found.setdefault(kind, []).append(seconds)
+    missing = {_ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL} - found.keys()
+    if missing:
+        raise CalibrationError(f"of {rows} messages too few were sampled to tell what they cost; give more.")
+    return {kind: median(its[len(its) // 10 :]) for kind, its in found.items()}  # the first ones warm up
+
+
+def _barrier_s(cluster: Any, state_bytes: int, barriers: int) -> float:
+    outcome = run_on_spark(cluster, Setting(1, state_bytes), barriers, {}, 0)
+    durations_ms = next(each.latency_ms for each in outcome.latencies if each.job == BLOCKED)
+    if not len(durations_ms):
+        raise CalibrationError(
+            "no barrier was seen from its beginning to its end; try again on a machine that is less busy."
+        )
+    return float(median(durations_ms)) / 1000
+
+
+def _schedule(rows: int) -> Iterator[Entry]:
+    for number in range(rows):
+        yield Entry(number / _PER_S, number)
+        if (number + 1) % _ROWS_PER_WATERMARK == 0:
+            yield Entry((number + 0.5) / _PER_S, None)
+
+
+def _is_for_receiver(message: Executable) -> bool:
+    return message.to.split("/")[1] == _RECEIVER

@@ -1,0 +1,79 @@
+"""What a barrier costs on real workers: the function, messages and barriers of ``overhead`` as a job on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+
+from dirigo.flow import Dataflow, Function, FunctionContext, discard
+from dirigo.lab.experiments.barrier_clock import read_marks, timed_rounds
+from dirigo.lab.experiments.experiment import Labels, Outcome, Size
+from dirigo.lab.experiments.forwarding_in_turn import ForwardingInTurn
+from dirigo.lab.experiments.overhead import WARM_UP_ROUNDS, Setting, outcome
+from dirigo.lab.experiments.scheduled_rows import Entry, ScheduledRows
+from dirigo.state import ValueState
+
+ROUNDS_ON_SPARK = {Size.FULL: 300, Size.QUICK: 100, Size.TINY: 20}
+_HOLDER = "holder"
+_TIMEOUT_S = 1_200.0
+_BARRIER_AFTER = 0.7  # of the time between two barriers, from the messages before one: they should be done by then
+_BYTES_PER_S = 40e6  # what two cores surely move, so that a barrier is over before the next one's messages come
+
+
+class Holder(Function):
+    """Writes its state with every message, and gives it up at a barrier."""
+
+    held = ValueState(bytes, default=b"", combine=max)
+
+    def __init__(self, state_bytes: int) -> None:
+        self._state_bytes = state_bytes
+
+    def on_batch(self, context: FunctionContext, batch: pa.RecordBatch) -> None:  # noqa: ARG002
+        self.held.set(b"\1" * self._state_bytes)
+
+    def on_watermark(self, context: FunctionContext, time_ms: int) -> None:  # noqa: ARG002
+        self.held.set(b"")
+
+
+def run_on_spark(cluster: Any, setting: Setting, rounds: int, labels: Labels, seed: int) -> Outcome:
+    """Hold so many barriers on a cluster of this machine, with at least one worker more than lessees."""
+    with TemporaryDirectory(prefix="dirigo-barriers-") as folder:
+        strategy = ForwardingInTurn(_HOLDER, setting.lessees, Path(folder))
+        flow = Dataflow("overhead", watermark_every="1ms")
+        rows = flow.source(ScheduledRows(partial(_schedule, setting, rounds + WARM_UP_ROUNDS)))
+        rows.process(Holder(setting.state_bytes), {"value": int}, name=_HOLDER).sink(discard())
+        cluster.submit(flow, strategy=strategy).wait(_TIMEOUT_S)
+        return outcome(timed_rounds(read_marks(Path(folder))), setting, labels, seed)
+
+
+def every_s(setting: Setting) -> float:
+    """From one barrier to the next: time enough for all messages and states in between, on two cores."""
+    return 0.1 + 0.01 * setting.lessees + setting.lessees * setting.state_bytes / _BYTES_PER_S
+
+
+def _schedule(setting: Setting, rounds: int) -> Iterator[Entry]:
+    between_s = every_s(setting)
+    for number in range(rounds + 1):
+        for _ in range(setting.lessees):
+            yield Entry(number * between_s, number)
+        if number < rounds:  # the last messages are there to have the last barrier's times written down
+            yield Entry((number + _BARRIER_AFTER) * between_s, number)
+            yield Entry((number + _BARRIER_AFTER) * between_s, None)
+
+
+def assumptions_on_spark(size: Size) -> list[str]:
+    """What both experiments assume."""
+    barriers = (
+        f"{ROUNDS_ON_SPARK[size]:,} barriers, far enough apart that each lessee is done with the one message that it gets "
+        "before each of them: from 0.1 s for one lessee on, and longer for more lessees and larger states."
+    )
+    machine = (
+        "All workers share the cores of one machine, so that everything that is done at several workers at once is done one "
+        "after the other; times are by the clock of the system, which all processes share."
+    )
+    return [barriers, machine]

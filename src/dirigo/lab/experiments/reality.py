@@ -1,0 +1,134 @@
+"""``reality``: the same flows on real workers and in the simulator, to see how far the simulator can be believed."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dirigo.flow.loads import Load, constant
+from dirigo.lab.experiments import on_machine
+from dirigo.lab.experiments.bursts import bursts
+from dirigo.lab.experiments.costs import Costs
+from dirigo.lab.experiments.drawing import distributions
+from dirigo.lab.experiments.experiment import Claim, Experiment, Labels, Latencies, Outcome, Scale, Size, Summary
+from dirigo.lab.experiments.job_flow import flow_of
+from dirigo.lab.experiments.on_spark import run_jobs
+from dirigo.lab.experiments.window_job import WindowJob
+from dirigo.lab.simulated import FlowPool
+
+UTILISATION = 0.4
+OBJECTIVE_S = 0.15
+_BURST_MS = 250
+_POOLS = (4, 8)
+_LOADS = {"constant": None, "bursts, alpha 5": 5.0, "bursts, alpha 2.5": 2.5}
+_STRATEGIES = ("fifo", "reject_send")
+_NEAR = 0.2
+
+
+class Reality(Experiment):
+    """Pools of two sizes, three loads, two strategies, two hosts."""
+
+    name: ClassVar = "reality"
+    title: ClassVar = "The simulator beside real workers"
+    question: ClassVar = "Does the simulator predict what real workers do?"
+    spark_workers: ClassVar = max(_POOLS)
+
+    def runs_at(self, scale: Scale) -> bool:
+        return scale is Scale.MACHINE
+
+    def settings(self, scale: Scale, size: Size) -> list[Labels]:  # noqa: ARG002
+        pools = _POOLS if size is not Size.TINY else _POOLS[:1]
+        return [
+            {"workers": workers, "load": load, "strategy": strategy, "host": host}
+            for workers in pools
+            for load in _LOADS
+            for strategy in _STRATEGIES
+            for host in ("Spark", "simulator")
+        ]
+
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+        job, seconds = _job(labels, seed, size)
+        workers = int(labels["workers"])
+        pool = FlowPool(
+            [flow_of(job, seconds)],
+            str(labels["strategy"]),
+            workers,
+            seed,
+            hop_s=costs.hop_s,
+            message_s=costs.message_s,
+            fetch_s=costs.fetch_s,
+        )
+        pool.run()
+        pairs = [(at, 1000 * latency) for at, latency in pool.results[job.name] if at - latency > on_machine.WARM_UP_S]
+        figures = {"utilisation": pool.busy_s[job.name] / pool.ended_s[job.name] / workers}
+        return Outcome(labels, seed, [Latencies.of(job.name, 1000 * job.objective_s, pairs)], figures)
+
+    def run_on_spark(self, cluster: Any, labels: Labels, seed: int, size: Size) -> Outcome:
+        if labels["host"] == "simulator":
+            return self.simulate(labels, seed, size, Costs.measured())
+        job, seconds = _job(labels, seed, size)
+        with on_machine.workers_of(cluster, int(labels["workers"])):
+            return run_jobs(cluster, [job], str(labels["strategy"]), labels, seed, seconds, on_machine.WARM_UP_S)
+
+    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:  # noqa: ARG002
+        claims = []
+        for workers in summary.values_of("workers"):
+            for load in summary.values_of("load"):
+                told, is_near = [], True
+                for strategy in _STRATEGIES:
+                    real, predicted = (
+                        summary.one(job="maxima", workers=workers, load=load, strategy=strategy, host=host)
+                        for host in ("Spark", "simulator")
+                    )
+                    told.append(
+                        f"{strategy}: p50 {real['p50']:,.0f} and {predicted['p50']:,.0f} ms, in time "
+                        f"{real['satisfaction']:.0%} and {predicted['satisfaction']:.0%}"
+                    )
+                    is_near &= abs(predicted["p50"] - real["p50"]) <= _NEAR * real["p50"]
+                    is_near &= abs(predicted["satisfaction"] - real["satisfaction"]) <= _NEAR
+                claims.append(
+                    Claim(
+                        f"{workers} workers, {load}: median and satisfaction are predicted within {_NEAR:.0%}",
+                        "(ours)",
+                        f"Spark and simulator: {'; '.join(told)}",
+                        is_near,
+                    )
+                )
+        return claims
+
+    def draw(self, figure: Any, summary: Summary) -> None:
+        pools = summary.values_of("workers")
+        for number, workers in enumerate(pools):
+            axes = figure.add_subplot(len(pools), 1, number + 1)
+            distributions(
+                axes,
+                summary.all(job="maxima", workers=workers),
+                x=lambda row: f"{row.labels['load']}\n{row.labels['strategy']}",
+                series=lambda row: str(row.labels["host"]),
+                satisfaction=True,
+            )
+            axes.set_title(f"{workers} workers", loc="left", fontsize=10)
+            axes.set_ylabel("latency of results, ms")
+
+    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:  # noqa: ARG002
+        return [
+            *on_machine.assumptions(),
+            (
+                f"Workers are busy for {UTILISATION:.0%} of the time; a new rate every {_BURST_MS} ms; objective "
+                f"{OBJECTIVE_S * 1000:g} ms."
+            ),
+            (
+                f"The simulator goes by a hop of {costs.hop_s * 1e6:.0f}, {costs.message_s * 1e6:.0f} a message and "
+                f"{costs.fetch_s * 1e6:.0f} microseconds to take one in, as measured by dirigo calibrate, and knows "
+                "nothing of cores."
+            ),
+        ]
+
+
+def _job(labels: Labels, seed: int, size: Size) -> tuple[WindowJob, float]:
+    workers, alpha = int(labels["workers"]), _LOADS[str(labels["load"])]
+    seconds = on_machine.WARM_UP_S + on_machine.SECONDS[size]
+    per_s = on_machine.rate(workers, UTILISATION) / workers
+    loads: list[Load] = [constant(per_s)] * workers
+    if alpha is not None:
+        loads = bursts(workers, per_s, alpha, _BURST_MS, seconds, seed)
+    return on_machine.window_job("maxima", loads, workers, OBJECTIVE_S), seconds

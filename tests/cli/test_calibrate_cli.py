@@ -1,0 +1,39 @@
+"""``dirigo calibrate``, as a user meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.commands import home_of_clusters, run
+from dirigo.cli import calibrate
+from dirigo.lab.experiments.costs import Costs
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path) -> Iterator[Path]:
+    with home_of_clusters(tmp_path / "home") as place:
+        yield place
+
+
+def test_costs_are_measured_shown_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrate, "ROWS", 600)
+    monkeypatch.setattr(calibrate, "BARRIERS", 4)
+    out, _ = run("calibrate", "--out", tmp_path / "deep" / "costs.json")
+    costs = Costs.read(tmp_path / "deep" / "costs.json")
+    assert "Python" in costs.machine
+    for name in ("hop_s", "fetch_s", "message_s", "critical_s"):
+        assert 1e-6 <= getattr(costs, name) < 1.0
+        assert name in out
+    assert costs.state_bytes_per_s > 0
+    assert costs.machine in out.replace("\n", " ")
+
+
+def test_what_it_writes_is_documented() -> None:
+    section = PAGE.read_text(encoding="utf-8").split("## `dirigo calibrate`")[1].split("\n## ")[0]
+    assert [name for name in Costs.__struct_fields__ if f"`{name}`" not in section] == []
+    assert "`--out" in section

@@ -1,0 +1,156 @@
+"""Runs over processes: in order, repeatable, and with a name for what fails."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dirigo.lab.experiments.experiment import Experiment, Labels, Outcome, Scale, Size
+from dirigo.lab.experiments.registry import EXPERIMENTS, UnknownExperimentError, experiment_named
+from dirigo.lab.experiments.running import RunError, _ctrl_c_later, run
+from lab.experiments.pretended import COSTS, Endless, Failing, Pretended
+
+SEEDS = (0, 1, 2)
+
+
+def simulated(experiment: Experiment, *seeds: int, processes: int = 2, **options: Any) -> list[Outcome]:
+    return run(experiment, Scale.PAPER, Size.QUICK, seeds, COSTS, processes=processes, **options)
+
+
+def all_latencies(outcomes: list[Outcome]) -> list[list[float]]:
+    return [latencies.latency_ms.tolist() for outcome in outcomes for latencies in outcome.latencies]
+
+
+def test_outcomes_come_in_the_order_of_settings_and_seeds_and_progress_is_told() -> None:
+    told: list[tuple[int, int, str]] = []
+    outcomes = simulated(Pretended(), *SEEDS, progress=lambda *news: told.append(news))
+    settings = Pretended().settings(Scale.PAPER, Size.QUICK)
+    assert [(outcome.labels, outcome.seed) for outcome in outcomes] == [(each, seed) for each in settings for seed in SEEDS]
+    assert [done for done, _, _ in told] == list(range(13))
+    assert {total for _, total, _ in told} == {12}
+    assert {text for _, _, text in told[1:]} == {
+        f"strategy {name}, workers {workers}, load 0.5" for name in ("fifo", "reject_send") for workers in (2, 8)
+    }
+
+
+def test_a_seed_repeats_exactly_whatever_else_runs() -> None:
+    alone = simulated(Pretended(), 1, processes=1)
+    beside = [outcome for outcome in simulated(Pretended(), 0, 1) if outcome.seed == 1]
+    assert all_latencies(alone) == all_latencies(beside)
+    assert not np.array_equal(alone[0].latencies[0].latency_ms, alone[1].latencies[0].latency_ms)
+
+
+def test_the_setting_that_failed_is_named_and_no_process_is_left() -> None:
+    with pytest.raises(RunError) as raised:
+        simulated(Failing(), 4)
+    sentence = "failing (strategy fifo, workers 2, load 0.5; seed 4) failed: ZeroDivisionError: 1 by nothing"
+    assert str(raised.value) == sentence
+    assert "in simulate" in raised.value.details
+    assert multiprocessing.active_children() == []
+
+
+def test_an_interrupt_ends_runs_that_would_take_long() -> None:
+    began = time.monotonic()
+    running = threading.Event()
+
+    def interrupted(done: int, total: int, setting: str) -> None:
+        assert multiprocessing.active_children() != []
+        running.set()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulated(Endless(), 0, progress=interrupted)
+    assert running.is_set()
+    assert multiprocessing.active_children() == []
+    assert time.monotonic() - began < 300  # half of what one of them takes
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Whatever runs in the background of a shell ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def other_thread() -> Iterator[threading.Thread]:
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    yield thread
+    over.set()
+    thread.join()
+
+
+def test_ctrl_c_waits_until_all_processes_are_started_whatever_thread_takes_it(
+    interruptible: None, other_thread: threading.Thread
+) -> None:
+    assert other_thread.ident is not None
+    steps = []
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        with _ctrl_c_later():
+            signal.pthread_kill(other_thread.ident, signal.SIGINT)
+            time.sleep(0.1)
+            assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())  # as processes would inherit it
+            steps.append("started")
+        steps.append("went on")
+    assert steps == ["started"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+class PretendedCluster:
+    def __init__(self) -> None:
+        self.runs: list[tuple[int, str, int]] = []
+
+
+def test_on_a_cluster_settings_alternate_and_outcomes_are_in_order_all_the_same() -> None:
+    cluster = PretendedCluster()
+    told: list[tuple[int, int, str]] = []
+    outcomes = run(
+        Pretended(), Scale.MACHINE, Size.QUICK, (0, 1), COSTS, cluster=cluster, progress=lambda *news: told.append(news)
+    )
+    once = [("reject_send", 8), ("reject_send", 2), ("fifo", 8), ("fifo", 2)]
+    assert cluster.runs == [(seed, *setting) for seed in (0, 1) for setting in once]
+    found = [(outcome.labels["strategy"], outcome.labels["workers"], outcome.seed) for outcome in outcomes]
+    assert found == [(*setting, seed) for setting in once for seed in (0, 1)]
+    assert told[0] == (0, 8, "strategy reject_send, workers 8, load 0.5")
+    assert told[-1] == (8, 8, "")
+
+
+def test_on_a_cluster_too_the_setting_that_failed_is_named() -> None:
+    class Broken(Pretended):
+        def run_on_spark(self, cluster: Any, labels: Labels, seed: int, size: Size) -> Outcome:
+            raise OSError("no more of it")
+
+    with pytest.raises(
+        RunError, match=r"pretended \(strategy reject_send, workers 8, load 0.5; seed 7\) failed: OSError: no"
+    ):
+        run(Broken(), Scale.MACHINE, Size.QUICK, (7,), COSTS, cluster=PretendedCluster())
+
+
+def test_an_experiment_for_the_simulator_only_starts_no_spark() -> None:
+    with pytest.raises(RunError, match="failing runs in the simulator only"):
+        run(Failing(), Scale.MACHINE, Size.QUICK, (0,), COSTS)
+
+
+def test_an_unknown_name_gives_the_nearest_and_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(EXPERIMENTS):
+        monkeypatch.delitem(EXPERIMENTS, name)
+    experiments = {"skew": Pretended(), "span": Failing()}
+    for name, experiment in experiments.items():
+        monkeypatch.setitem(EXPERIMENTS, name, experiment)
+    assert experiment_named("span") is experiments["span"]
+    with pytest.raises(UnknownExperimentError) as raised:
+        experiment_named("skw")
+    assert str(raised.value) == "there is no experiment 'skw'; did you mean 'skew'? All of them: skew, span."
+    with pytest.raises(UnknownExperimentError, match=r"'0000'; all of them: skew, span\."):
+        experiment_named("0000")
