@@ -102,6 +102,12 @@ def experiment(
             write_json(json_file, {report.experiment.name: report.figures() for report in reports})
     except DirigoError as error:
         fail(_one_line(error))
+    except ConnectionError as error:
+        fail(
+            escape(
+                f"Spark, which summarises results, is gone ({error}); what was summarised is in {folder}, run the rest again"
+            )
+        )
     except OSError as error:
         fail(escape(f"cannot write {error.filename or out}: {error.strerror or error}"))
     except KeyboardInterrupt:
