@@ -143,6 +143,22 @@ def test_a_job_that_has_ended_is_removed_from_a_newcomer_that_installs_it_too_la
     assert handle.metrics().rows_in == 7
 
 
+# --- ends --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_ends_by_itself_while_it_is_drained_is_drained(start: Start) -> None:
+    cluster = start(1)
+    worker = cluster.join(0)
+    handle = submitted(cluster, worker)
+    cluster.controller._note_logs_ended(handle.id, None)
+    worker.say(control.ActorEnded(handle.id, "the sink"))
+    worker.take(control.Remove)
+    handle.drain()  # the job has finished, but for the last figures of its worker
+    worker.say(control.Removed(handle.id, control.JobFigures()))
+    assert handle.wait(PATIENCE_S).state == "finished"
+    handle.drain()
+
+
 # --- workers that are lost -------------------------------------------------------------------------------------------------
 
 

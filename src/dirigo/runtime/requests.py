@@ -89,7 +89,7 @@ class Requests:
                 return True, job.status()
             case control.EndSources():
                 job = self._job(request.job)
-                if job.state == "finished":
+                if (job.outcome or job.state) == "finished":  # even if the last figures have not come yet
                     return True, job.status()  # its sources have ended, which is what was wanted
                 job = self._live(request.job)
                 self._check_source(job, request.source)
