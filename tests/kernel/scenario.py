@@ -122,6 +122,7 @@ class Steered(Strategy):
         self.elsewhere: dict[str, WorkerId] = {}  # what enqueue answers, once
         self.direct: dict[str, WorkerId] = {}  # what prepare_send answers
         self.also: tuple[WorkerId, ...] = ()  # what also_wanted answers
+        self.given: set[str] = set()  # what give_back answers, if it is kept
         self.kept: list[Executable] = []
         self.offered: list[str] = []
 
@@ -140,6 +141,11 @@ class Steered(Strategy):
 
     def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> tuple[WorkerId, ...]:
         return self.also
+
+    def give_back(self, context: SchedulingContext, actor: Address) -> list[Executable]:
+        given = [message for message in self.kept if message.to == actor and message.payload in self.given]
+        self.kept = [message for message in self.kept if message not in given]
+        return given
 
 
 class Stage:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dirigo.kernel import MailboxState, PolicyError
+from dirigo.kernel import Data, Lane, MailboxState, PolicyError
 from kernel.scenario import A, Stage, T, critical_run, forwarded, handed_back, program, row, sync_request
 
 RUNNABLE, DRAINING, BLOCKED = MailboxState.RUNNABLE, MailboxState.DRAINING, MailboxState.BLOCKED
@@ -112,3 +112,50 @@ def test_a_lessee_may_hand_back_until_it_is_blocked() -> None:
     assert stage.worker.may_forward(forwarded("b", 2, 2), 1)
     stage.receives(forwarded("b", 2, 2)).runs("a", "b").is_in(BLOCKED)
     assert not stage.worker.may_forward(forwarded("c", 3, 2), 1)
+
+
+# --- what is kept is offered again after a round --------------------------------------------------------------------------
+
+
+def test_what_came_during_a_round_can_be_forwarded_after_it() -> None:
+    stage = Stage().receives(program(1, "W", cut=((10, 1, 1),)), row("a", 1), row("t", 1, sender=T)).runs("a")
+    stage.steering.kept.reverse()  # W is chosen before t
+    stage.steering.given = {"t"}
+    insisting("t", 2, stage).runs("W").is_idle()
+    assert stage.steering.offered == ["a", "t", "W", "t"]
+    (forward,) = (message for message in stage.worker.outgoing if isinstance(message, Data))
+    assert (forward.payload, forward.worker, forward.lane) == ("t", 2, Lane.FORWARD)
+
+
+def test_what_is_given_back_may_be_kept_again() -> None:
+    stage = Stage().receives(program(1, "W", cut=((10, 1, 1),)), row("t", 1, sender=T), row("a", 1))
+    stage.steering.kept.reverse()
+    stage.steering.given = {"t"}
+    stage.runs("a", "W", "t").is_idle()
+
+
+def test_what_a_lessee_handed_back_cannot_be_given_back() -> None:
+    stage = insisting("a", 2, Stage()).receives(row("a", 1))
+    stage.receives(handed_back("a", 1, 2))
+    stage.steering.given = {"a"}
+    with pytest.raises(PolicyError, match="the strategy at w1 gives back a message of job/a/0 that has to run here"):
+        stage.instance()._offer_again()  # type: ignore[attr-defined]
+
+
+# --- what a barrier waits for ---------------------------------------------------------------------------------------------
+
+
+def test_a_lessor_in_a_round_waits_for_the_messages_of_those_whose_barrier_it_is() -> None:
+    stage = Stage().receives(row("a", 1))
+    assert not stage.worker.is_awaited(row("a", 1))
+    stage.receives(program(1, "W", cut=((10, 1, 2),)))
+    assert stage.worker.is_awaited(row("a", 1))
+    assert stage.worker.is_awaited(critical_run("W"))
+    assert not stage.worker.is_awaited(row("t", 1, sender=T))
+
+
+def test_a_lessee_in_a_round_waits_for_all() -> None:
+    stage = Stage(2).receives(row("t", 1, sender=T, worker=2))
+    assert not stage.worker.is_awaited(row("t", 1, sender=T, worker=2))
+    stage.receives(sync_request(1, 2))
+    assert stage.worker.is_awaited(row("t", 1, sender=T, worker=2))

@@ -16,7 +16,7 @@ from dirigo.runtime.client import JobHandle
 from dirigo.runtime.controller import TICK_S
 from dirigo.runtime.errors import JobFailed
 from dirigo.runtime.membership import REPLACED_WITHIN_S, Slot
-from runtime.clusters import PATIENCE_S, counting
+from runtime.clusters import PATIENCE_S, counting, until
 from runtime.pretenders import PretendedCluster, Pretender
 
 Start = Callable[[int], PretendedCluster]
@@ -143,7 +143,7 @@ def test_a_job_that_has_ended_is_removed_from_a_newcomer_that_installs_it_too_la
     assert handle.metrics().rows_in == 7
 
 
-# --- ends --------------------------------------------------------------------------------------------------------------------
+# --- ends ------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_job_that_ends_by_itself_while_it_is_drained_is_drained(start: Start) -> None:
@@ -155,7 +155,7 @@ def test_a_job_that_ends_by_itself_while_it_is_drained_is_drained(start: Start) 
     worker.take(control.Remove)
     handle.drain()  # the job has finished, but for the last figures of its worker
     worker.say(control.Removed(handle.id, control.JobFigures()))
-    assert handle.wait(PATIENCE_S).state == "finished"
+    until(lambda: handle.status().state == "finished", "the job is settled")
     handle.drain()
 
 

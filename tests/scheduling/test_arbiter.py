@@ -106,6 +106,10 @@ class Noisy(Strategy):
         self._maybe_fail("also_wanted")
         return ()
 
+    def give_back(self, context: SchedulingContext, actor: Address) -> tuple[Executable, ...]:
+        self._maybe_fail("give_back")
+        return ()
+
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
         self._maybe_fail("post_apply")
 
@@ -259,7 +263,7 @@ def _receive_and_run(site: Site) -> None:
     site.run()
 
 
-@pytest.mark.parametrize("hook", ["note_received", "note_barrier", "prepare_send", "also_wanted"])
+@pytest.mark.parametrize("hook", ["note_received", "note_barrier", "prepare_send", "also_wanted", "give_back"])
 def test_and_so_it_is_where_a_hook_is_told_of_an_actor(hook: str) -> None:
     site = noisy_site(hook)
     worker, actor = site.worker, actor_address("pink", "work")
@@ -268,6 +272,7 @@ def test_and_so_it_is_where_a_hook_is_told_of_an_actor(hook: str) -> None:
         "note_barrier": lambda: site.arbiter.note_barrier(worker, actor),
         "prepare_send": lambda: site.arbiter.prepare_send(worker, actor, Output("pink/sink/0", 1)),
         "also_wanted": lambda: site.arbiter.also_wanted(worker, actor, "pink/sink/0"),
+        "give_back": lambda: site.arbiter.give_back(worker, actor),
     }
     with pytest.raises(StrategyFailure, match=f"failed in {hook}") as error:
         calls[hook]()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dirigo.kernel import CriticalOutput
 from dirigo.scheduling import Edf
 from dirigo.scheduling.by_deadline import STARVED_S, ByDeadline
 from scheduling.pool import Load, Pool
@@ -73,6 +74,19 @@ def test_what_a_barrier_waits_for_is_hurried(strategy: type[ByDeadline] | type[E
     pool.run()
     (after,) = (each for each in lax.ran if each.message.created == 1.02)
     assert least_s < after.message.ready - 1.0 < most_s  # when the barrier let it go
+
+
+def test_what_a_barrier_waits_for_does_not_starve_though_it_is_late() -> None:
+    pool = Pool(ByDeadline, workers=2)
+    job = pool.job("job", (1, 1), service_s=0.01, latency_s=0.1, lessees_max=0)
+    job.steady(0.0, WARM_S, per_s=20)
+    job.burst(WARM_S, 30)  # of which 20 are late
+    job.steady(WARM_S, 5.0, per_s=99, actor=1)  # and these never are, if they always go first
+    job.feeds[0].emit_at(1.0, CriticalOutput(job.actor, None, created=1.0, deadline=1.1))
+    job.emit(1.01)  # waits for the barrier
+    pool.run()
+    (after,) = (each for each in job.ran if each.message.created == 1.01)
+    assert after.message.ready - 1.0 < 0.5  # when the barrier let it go
 
 
 def test_all_that_waits_is_told() -> None:

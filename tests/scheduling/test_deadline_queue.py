@@ -211,3 +211,29 @@ def test_a_job_with_a_tight_objective_leaves_others_their_precision() -> None:
     assert queue.precise_outlook(now + 1.5, now)[0] == pytest.approx(0.11)
     assert queue.precise_outlook(now + 8.0, now)[0] == pytest.approx(0.11)
     assert queue.precise_outlook(now + 11.0, now)[0] == pytest.approx(100.11)
+
+
+# --- what a barrier changes -----------------------------------------------------------------------------------------------
+
+
+def test_only_those_that_are_meant_are_hurried() -> None:
+    queue = DeadlineQueue()
+    for number, due in [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0)]:
+        queue.push(message(number), due, 0.1)
+    queue.hurry("job/a/0", 0.5, lambda each: each.payload >= 3)
+    queue.hurry("job/b/0", 0.1, lambda _: True)
+    assert queue.first_due() == 0.5
+    assert [queue.pop()[0].payload for _ in range(4)] == [3, 4, 1, 2]  # type: ignore[index]
+
+
+def test_what_is_taken_out_comes_by_deadline_and_is_gone() -> None:
+    queue = DeadlineQueue()
+    for number, due in [(1, 3.0), (2, 2.0), (3, 1.0)]:
+        queue.push(message(number), due, 0.1 * number)
+    assert [(each.payload, cost_s) for each, cost_s in queue.take(lambda each: each.payload != 2)] == [
+        (3, pytest.approx(0.3)),
+        (1, 0.1),
+    ]
+    assert queue.backlog_s == pytest.approx(0.2)
+    assert queue.take(lambda each: each.payload != 2) == []
+    assert len(queue) == 1

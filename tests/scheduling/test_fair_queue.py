@@ -4,6 +4,8 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from dirigo.scheduling.fair_queue import FairQueue
 
 
@@ -55,9 +57,11 @@ def test_an_actor_that_is_awaited_loses_most_of_its_handicap() -> None:
     queue = FairQueue()
     queue.push(message("other"), "other", 1.0, 0.1, handicap_s=1.0)
     queue.push(message("awaited"), "awaited", 1.0, 0.1, handicap_s=2.0)
-    queue.hurry("awaited", 0.2)
-    queue.hurry("awaited", 0.2)  # told twice, it is hurried once
-    queue.hurry("nobody", 0.2)
+    queue.hurry("awaited", 0.2, lambda _: False)
+    assert queue.first.rank == 1.0
+    for _ in range(2):  # told twice, it is hurried once
+        queue.hurry("awaited", 0.2, lambda _: True)
+    queue.hurry("nobody", 0.2, lambda _: True)
     assert queue.first.rank == 0.4
     assert served(queue, 2) == ["awaited", "other"]
 
@@ -89,3 +93,13 @@ def test_all_that_waits_is_counted_and_each_job_is_served_in_order() -> None:
             assert waiting[entry.to].pop(0) == entry.number
         left = sum(costs[each] for its in waiting.values() for each in its)
         assert abs(queue.seconds - left) < 1e-6
+
+
+def test_what_is_taken_out_leaves_the_others_where_they_are() -> None:
+    queue = FairQueue()
+    for job in ("one", "other", "one", "other"):
+        queue.push(message(job), job, 1.0, 0.1, since=1.0 if job == "one" else float("inf"))
+    assert [entry.message.to for entry in queue.take(lambda entry: entry.is_only_late)] == ["one", "one"]
+    assert queue.take(lambda entry: entry.is_only_late) == []
+    assert queue.seconds == pytest.approx(0.2)
+    assert served(queue, 2) == ["other", "other"]

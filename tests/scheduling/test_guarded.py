@@ -7,7 +7,7 @@ import pytest
 from dirigo.kernel import Address, CriticalOutput, Executable, Output, PolicyError, SchedulingContext, WorkerId
 from dirigo.scheduling import Fifo, Strategy
 from dirigo.scheduling.guarded import Guarded
-from kernel.scenario import AT, A, S, Stage, T, forwarded, out, row, sync_request, unsync
+from kernel.scenario import AT, A, S, Stage, T, forwarded, out, program, row, sync_request, unsync
 
 POOL = (1, 2, 3)
 
@@ -33,6 +33,9 @@ class Mine(Fifo):
 
     def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> tuple[WorkerId, ...]:
         return self._answer("also_wanted", tuple)  # type: ignore[return-value]
+
+    def give_back(self, context: SchedulingContext, actor: Address) -> list[Executable]:
+        return self._answer("give_back", list)  # type: ignore[return-value]
 
     def wake_at(self) -> float | None:
         return self._answer("wake_at", lambda: None)  # type: ignore[return-value]
@@ -101,6 +104,12 @@ def test_only_what_was_given_can_be_returned(answer: object) -> None:
         PolicyError, match=r"^Mine.get_next_message returned .*, which is no message that it keeps; return each"
     ):
         stage(get_next_message=answer).receives(row("a", 1)).runs("a")
+
+
+@pytest.mark.parametrize("given", [None, 2, "a", [row("a", 1)], [None]])
+def test_only_what_is_kept_can_be_given_back(given: object) -> None:
+    with pytest.raises(PolicyError, match=r"^Mine.give_back returned "):
+        stage(give_back=given).receives(program(1, "W")).runs("W")
 
 
 class Twice(Fifo):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dirigo.kernel import Lane
+from dirigo.kernel import CriticalOutput, Lane
 from dirigo.scheduling import Edf, RejectSend
 from dirigo.scheduling.lessees import LARGE_STATE_BYTES
 from scheduling.pool import Load, Pool
@@ -153,6 +153,19 @@ def test_it_is_tried_only_if_it_is_twice_as_quick() -> None:
     assert 0 < pool.forwards() <= 2
     assert job.ran_at(WARM_S)[1] >= 7
     assert began[2] > WARM_S
+
+
+def test_what_came_during_a_barrier_is_spread_after_it() -> None:
+    """The barrier of one source waits for one message of 0.2 s, and the other source goes on sending."""
+    pool = Pool(lambda: RejectSend(quiet_s=10.0), workers=6, by_row=True)
+    job = pool.job("job", service_s=0.01, latency_s=0.5, sources=(0, 0))
+    job.steady(0.0, WARM_S, per_s=20)
+    job.emit(WARM_S, rows=20, source=0)
+    job.feeds[0].emit_at(WARM_S + 0.001, CriticalOutput(job.actor, None, created=WARM_S, deadline=WARM_S + 0.5))
+    job.burst(WARM_S + 0.01, 40, source=1)
+    pool.run()
+    assert pool.forwards(WARM_S + 0.01) > 20
+    assert job.late(WARM_S + 0.005) == 0
 
 
 def test_a_burst_is_spread_evenly_though_it_comes_from_one_that_is_spread_to() -> None:

@@ -71,6 +71,9 @@ class SchedulingContext(Protocol):
     def may_run(self, message: Executable) -> bool:
         """Whether the protocol lets this message run now."""
 
+    def is_awaited(self, message: Executable) -> bool:
+        """Whether a barrier under way waits for this very message; others of its actor may run meanwhile, or later."""
+
     def barrier_began(self, address: Address) -> float | None:
         """Since when a barrier waits for what an actor has to do here; None if none does."""
 
@@ -115,6 +118,11 @@ class Hooks(Protocol):
 
     def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
         """Lessees of ``to`` that ``sender`` will send to as well: a registration is about to leave that can ask for all."""
+
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+        """A barrier of a local lessor is over. During it nothing was forwarded; which of the messages that are kept for the
+        actor should be offered again? Only those that came from upstream: not critical ones, nor what a lessee handed back.
+        """
 
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
         """A barrier waits from now on for what an actor has to do here, and what follows it waits for the barrier."""

@@ -85,6 +85,10 @@ class Instance(Party):
         self.round_began = self.host.now
         self.host.strategy.note_barrier(self.host, self.address)
 
+    def is_awaited(self, message: Executable) -> bool:  # noqa: ARG002
+        """Whether the barrier under way waits for a message that the strategy keeps: at a lessee it does for all."""
+        return self.round_began is not None
+
     def send_elsewhere(self, message: Data, worker: WorkerId) -> None:
         raise NotImplementedError
 

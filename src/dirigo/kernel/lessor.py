@@ -148,6 +148,13 @@ class Lessor(Instance):
                 del self.parked[key]
             self._place(following, self.upstreams[message.sender])
 
+    def is_awaited(self, message: Executable) -> bool:
+        if self.round_began is None:
+            return False
+        if message.critical or message.lane is not _INPUT:  # type: ignore[union-attr]
+            return True
+        return bool(self.upstreams[message.sender].programs)  # type: ignore[union-attr]
+
     # --- forwards ------------------------------------------------------------------------------------------------------
 
     def may_forward(self, message: Executable, worker: WorkerId) -> bool:
@@ -437,8 +444,20 @@ class Lessor(Instance):
         for message in held:
             self.note_held(message)
             self._place(message, self.upstreams[message.sender])
+        self._offer_again()
         self._answer_deferred()
         return True
+
+    def _offer_again(self) -> None:
+        """During a round nothing is forwarded: let the strategy decide anew about what it had to keep meanwhile."""
+        if self.ordered:
+            return
+        for message in self.host.strategy.give_back(self.host, self.address):
+            if message.critical or message.lane is not _INPUT:  # type: ignore[union-attr]
+                raise PolicyError(
+                    f"the strategy at w{self.worker} gives back a message of {self.address} that has to run here"
+                )
+            self.offer(message)  # type: ignore[arg-type]
 
     def _unsync(self, current: Round) -> None:
         self.view = self.states.view()

@@ -251,6 +251,9 @@ class Worker:
         party = self.parties.get(sender)
         return frozenset() if party is None else frozenset(party.outbox.route(to).open)
 
+    def is_awaited(self, message: Executable) -> bool:
+        return self.instance(message.to).is_awaited(message)
+
     def barrier_began(self, address: Address) -> float | None:
         return self.instance(address).round_began
 

@@ -138,6 +138,13 @@ class Arbiter(Strategy):
         except (Exception, SystemExit) as error:
             raise self._failure(group, "also_wanted", error, sender) from error
 
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+        group = self._by_job[job_of(actor)]
+        try:
+            return group.strategy.give_back(context, actor)
+        except (Exception, SystemExit) as error:
+            raise self._failure(group, "give_back", error, actor) from error
+
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
         group = self._by_job[job_of(actor)]
         try:

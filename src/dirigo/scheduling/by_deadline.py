@@ -8,6 +8,8 @@ Within the second class jobs are served fairly, with their objectives as handica
 behind all that another job has beyond its share.
 
 What a barrier waits for is due sooner than its own deadline says: everything that follows the barrier waits for it as well.
+For the same reason it stays in the first class if it is late, due when the barrier should be over, and next once that has
+passed. Otherwise a few late messages, always behind those of others that are in time, would make all that follows them late.
 """
 
 from __future__ import annotations
@@ -52,14 +54,18 @@ class ByDeadline(Strategy):
 
     def due(self, context: SchedulingContext, message: Executable) -> float:
         """When a message should be done: by its deadline, or sooner if a barrier waits for it, or is it."""
-        by = due(message)
+        by_barrier = self._by_barrier(context, message)
+        return due(message) if by_barrier is None else min(due(message), by_barrier)
+
+    def _by_barrier(self, context: SchedulingContext, message: Executable) -> float | None:
+        """When a barrier should be over that waits for this message, if any does."""
         if message.to not in self._awaited:
-            return by
+            return None
         began = context.barrier_began(message.to)
         if began is None:
             self._awaited.discard(message.to)
-            return by
-        return min(by, self._hurried(context, message.to, began))
+            return None
+        return self._hurried(context, message.to, began) if context.is_awaited(message) else None
 
     def is_entitled(self, context: SchedulingContext, message: Executable, cost_s: float) -> bool:
         """Whether a message is in the first class. A critical one is, because its actor can do nothing else."""
@@ -92,7 +98,14 @@ class ByDeadline(Strategy):
         queue, now = self.queue, context.now
         while queue.first_due() < now:
             message, cost_s = queue.pop()  # type: ignore[misc]  # there is one, since it is due
-            self._demote(context, message, cost_s, since=now)
+            by = self._by_barrier(context, message)
+            if by is None:
+                self._demote(context, message, cost_s, since=now)
+            elif by > now:
+                queue.push(message, by, cost_s)
+            else:
+                self._chosen_cost_s = cost_s
+                return message
         if self.second and self._may_second_run(now):
             entry = self.second.pop()
             self._chosen_cost_s = entry.cost_s
@@ -115,9 +128,13 @@ class ByDeadline(Strategy):
 
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
         self._awaited.add(actor)
-        by = self._hurried(context, actor, context.now)
-        self.queue.hurry(actor, by)
-        self.second.hurry(actor, BARRIER_SHARE)
+        by, is_awaited = self._hurried(context, actor, context.now), context.is_awaited
+        self.queue.hurry(actor, by, is_awaited)
+        for entry in self.second.take(
+            lambda each: each.is_only_late and each.message.to == actor and is_awaited(each.message)
+        ):
+            self.queue.push(entry.message, by, entry.cost_s)
+        self.second.hurry(actor, BARRIER_SHARE, is_awaited)
 
     def _hurried(self, context: SchedulingContext, actor: Address, began: float) -> float:
         return began + BARRIER_SHARE * _objective_s(context, actor)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from dirigo.kernel import Address, CriticalOutput, Executable, Output, Role, SchedulingContext, WorkerId
+from dirigo.scheduling.deadlines import is_input_of
 from dirigo.scheduling.strategy import Strategy
 
 Chooser = Callable[[int], int]
@@ -23,6 +24,7 @@ class Freedom:
     direct: Mapping[Address, tuple[WorkerId, ...]] = field(default_factory=dict)  # to which lessees upstreams send
     hand_back: frozenset[Address] = frozenset()  # whose lessees may refuse
     at_once: bool = False  # upstreams ask for all lessees that they may send to in one registration
+    gives_back: bool = False  # what was kept is offered again after a barrier
     blind: bool = False  # choose among all that is kept, also what the protocol blocks at the moment
 
 
@@ -59,6 +61,11 @@ class Chaos(Strategy):
         if not options:
             return None
         return self.kept.pop(options[self.choose(len(options)) if len(options) > 1 else 0])
+
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+        given = [message for message in self.kept if self.freedom.gives_back and is_input_of(message, actor)]
+        self.kept = [message for message in self.kept if not any(message is each for each in given)]
+        return given
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
         options = () if output.critical else self.freedom.direct.get(output.to, ())

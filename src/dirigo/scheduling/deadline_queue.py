@@ -10,10 +10,12 @@ due soon and long for what is due late, so jobs with quite different objectives 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from dirigo.kernel import Address, Executable
 
+_Entry = tuple[float, int, Executable, float]  # (due, number, message, cost)
 _SLICES = 256  # the last one is for all that is due later
 _LAST = _SLICES - 1
 _BLOCK = 16  # slices
@@ -59,7 +61,7 @@ class DeadlineQueue:
     )
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Executable, float]] = []  # (due, number, message, cost)
+        self._heap: list[_Entry] = []
         self._count = 0  # first come, first served among equals
         self.backlog_s = 0.0  # seconds of work in all
         self.tightest_s = _FOREVER  # objective
@@ -106,15 +108,28 @@ class DeadlineQueue:
             self._add(self._slice_of(due), -cost_s)
         return message, cost_s
 
-    def hurry(self, actor: Address, by: float) -> None:
-        """Have all messages of an actor done by a time, if they are due later."""
+    def hurry(self, actor: Address, by: float, is_meant: Callable[[Executable], bool]) -> None:
+        """Have those messages of an actor that are meant done by a time, if they are due later."""
+
+        def is_later(entry: _Entry) -> bool:
+            return entry[2].to == actor and entry[0] > by and is_meant(entry[2])
+
         heap = self._heap
-        later = [entry for entry in heap if entry[2].to == actor and entry[0] > by]
-        if later:
-            self._heap = [entry for entry in heap if entry[2].to != actor or entry[0] <= by]
-            self._heap += [(by, number, message, cost_s) for _, number, message, cost_s in later]
+        if any(map(is_later, heap)):
+            self._heap = [(by, *entry[1:]) if is_later(entry) else entry for entry in heap]
             heapify(self._heap)
             self._drop_plan()
+
+    def take(self, is_meant: Callable[[Executable], bool]) -> list[tuple[Executable, float]]:
+        """Remove some messages, the earliest due first: (message, cost)."""
+        taken = sorted(entry for entry in self._heap if is_meant(entry[2]))
+        if taken:
+            gone = {entry[1] for entry in taken}
+            self._heap = [entry for entry in self._heap if entry[1] not in gone]
+            heapify(self._heap)
+            self.backlog_s = sum(entry[3] for entry in self._heap)
+            self._drop_plan()
+        return [(message, cost_s) for _, _, message, cost_s in taken]
 
     def first_due(self) -> float:
         return self._heap[0][0] if self._heap else _FOREVER

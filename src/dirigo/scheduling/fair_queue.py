@@ -7,7 +7,9 @@ next job's message stands beside the first of a backlog, not behind the last.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import NamedTuple
 
 from dirigo.kernel import Address, Executable
@@ -22,7 +24,11 @@ class Waiting(NamedTuple):
     message: Executable
     cost_s: float
     handicap_s: float
-    since: float
+    since: float  # when it was found to be late; infinite if its job has had its share
+
+    @property
+    def is_only_late(self) -> bool:
+        return self.since < inf
 
 
 class FairQueue:
@@ -64,12 +70,22 @@ class FairQueue:
             self._ends.clear()
         return entry
 
-    def hurry(self, actor: Address, share: float) -> None:
-        """Leave an actor's messages only this share of their handicap."""
-        if any(entry.message.to == actor for entry in self._heap):
+    def take(self, is_meant: Callable[[Waiting], bool]) -> list[Waiting]:
+        """Remove some messages, in their order. All others keep their places."""
+        taken = sorted(entry for entry in self._heap if is_meant(entry))
+        if taken:
+            gone = {entry.number for entry in taken}
+            self._heap = [entry for entry in self._heap if entry.number not in gone]
+            heapify(self._heap)
+            self.seconds = sum(entry.cost_s for entry in self._heap)
+        return taken
+
+    def hurry(self, actor: Address, share: float, is_meant: Callable[[Executable], bool]) -> None:
+        """Leave those messages of an actor that are meant only this share of their handicap."""
+        if any(entry.message.to == actor and is_meant(entry.message) for entry in self._heap):
             self._heap = [
                 entry._replace(rank=min(entry.rank, entry.begins + share * entry.handicap_s))
-                if entry.message.to == actor
+                if entry.message.to == actor and is_meant(entry.message)
                 else entry
                 for entry in self._heap
             ]

@@ -61,6 +61,17 @@ class Guarded(Strategy):
             raise PolicyError(f"{self.name}.also_wanted returned {_shown(wanted)}; return workers, or an empty tuple")
         return tuple(self._worker(context, worker, "also_wanted") for worker in wanted)
 
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+        given: object = self._inner.give_back(context, actor)
+        if not isinstance(given, Collection):
+            raise PolicyError(f"{self.name}.give_back returned {_shown(given)}; return messages, or an empty tuple")
+        for message in given:
+            if self._kept.pop(id(message), None) is None or message.to != actor:
+                raise PolicyError(
+                    f"{self.name}.give_back returned {_shown(message)}, which is no message of {actor} that it keeps"
+                )
+        return given
+
     def _worker(self, context: SchedulingContext, worker: object, hook: str) -> WorkerId:
         if type(worker) is int and worker in context.workers:
             return worker

@@ -5,9 +5,8 @@ the lessor's worker does nothing but forward. Sending directly spares that, but 
 only, and every barrier takes their permissions back. So every actor begins with forwarding. A lessor that has forwarded most
 of its messages for a while tells those who send to it, and they spread their messages themselves, to the less loaded of two
 instances, if there are so few senders and barriers that a permission is worth asking for. What still comes to the lessor is
-its share of all; for as long as that share says that there is more than one worker should do, it tells them again. Lessees
-hand nothing back, and a lessor still forwards what it must. Where skew is short or load is low, nobody is told, and nobody
-pays for registrations.
+its share of all and stays there; for as long as that share says that there is more than one worker should do, it tells them
+again. Where skew is short or load is low, nobody is told, and nobody pays for registrations.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from dirigo.scheduling.lessees import less_loaded_of_two
 from dirigo.scheduling.reject_send import LESSEES_MAX, RejectSend
 from dirigo.scheduling.scale_in import QUIET_S
 
-PERIOD_S = 0.1  # how long an actor is watched before it is called hot
+PERIOD_S = 0.05  # how long an actor is watched before it is called hot
 DIRECT_S = 0.5  # how long senders send directly once they were told
 _PATIENCE = 0.05  # of the time until its deadline that a message may spend at the lessor, if others would be sooner
 _HOT_SHARE = 0.5  # of messages forwarded, from which on
 _HOT_LEAST = 8  # messages in a period, below which nothing can be said
 _HOT_WORK = 0.6  # of a worker's time that an actor takes in all, from which on it is still hot
-_USES_LEAST = 20  # messages between two barriers for each instance and sender, so that asking for permission pays
+_USES_LEAST = 2.5  # messages between two barriers for each instance and sender, so that asking for permission pays
 _HOT = "hot"
 
 
@@ -63,6 +62,9 @@ class Hybrid(RejectSend):
     # --- at the target's home ------------------------------------------------------------------------------------------
 
     def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+        watch = self._watched.get(message.to)
+        is_direct = watch is not None and context.now < watch.direct_until
+        self.patience = 1.0 if is_direct else _PATIENCE
         worker = super().enqueue(context, message)
         is_input = not message.critical and message.lane is Lane.INPUT  # type: ignore[union-attr]
         if is_input and context.spec(message.to).home == context.id:

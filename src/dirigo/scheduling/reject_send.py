@@ -8,9 +8,11 @@ deadlines, at lessors and lessees alike.
 
 from __future__ import annotations
 
-from dirigo.kernel import Executable, Lane, SchedulingContext, WorkerId
+from collections.abc import Collection
+
+from dirigo.kernel import Address, Executable, Lane, SchedulingContext, WorkerId, job_of
 from dirigo.scheduling.by_deadline import URGENT_S, ByDeadline
-from dirigo.scheduling.deadlines import due
+from dirigo.scheduling.deadlines import due, is_input_of
 from dirigo.scheduling.lessees import Span
 from dirigo.scheduling.scale_in import QUIET_S, ScaleIn
 
@@ -18,6 +20,8 @@ LESSEES_MAX = 16  # the paper's figure up to which collecting partial states cos
 HOP_S = 0.001  # what it takes to have a message elsewhere
 # Behind this operator there are others, and barriers: a message that takes all the time it has makes its result late.
 PATIENCE = 0.1
+# What another worker has to save of the time until a message is done, if there is no need to forward it.
+_GAIN = 0.5
 _INPUT, _FORWARD = Lane.INPUT, Lane.FORWARD
 
 
@@ -25,8 +29,9 @@ class RejectSend(ByDeadline):
     """Forwards at the lessor, one message at a time.
 
     ``lessees_max``: at how many other workers an actor may run. ``patience``: the share of the time until its deadline that
-    a message may spend here before another worker is tried, which has to have it done in half of that. ``try_only``: a
-    lessee hands back what it would be late with as well, and the lessor runs it; otherwise lessees keep what they get.
+    a message may spend here before another worker is tried, which has to have it done sooner; in half of that if it is not
+    leased to yet. ``try_only``: a lessee hands back what it would be late with as well, and the lessor runs it; otherwise
+    lessees keep what they get.
     ``quiet_s``: after how many seconds without forwarding an actor's leases end.
     """
 
@@ -73,7 +78,7 @@ class RejectSend(ByDeadline):
         begin = max(now, self._running_until)
         if deadline < now or not is_first:  # it would run when others have time to spare
             done = begin + self.queue.backlog_s + self.second.seconds + cost_s
-            return self._elsewhere(context, message, cost_s, (now + done) / 2, is_first=False)
+            return self._elsewhere(context, message, cost_s, done, is_first=False, is_needless=True)
         ahead_s, behind = self.queue.outlook(deadline, begin, cost_s)
         done = begin + ahead_s + cost_s
         if done > deadline:
@@ -83,13 +88,24 @@ class RejectSend(ByDeadline):
         if done - now > self.patience * (deadline - now):
             done = begin + self.queue.ahead_s(deadline, now) + cost_s
             if done - now > self.patience * (deadline - now):
-                return self._elsewhere(context, message, cost_s, (now + done) / 2)
+                return self._elsewhere(context, message, cost_s, done, is_needless=True)
         return None
 
     def _elsewhere(
-        self, context: SchedulingContext, message: Executable, cost_s: float, before: float, *, is_first: bool = True
+        self,
+        context: SchedulingContext,
+        message: Executable,
+        cost_s: float,
+        before: float,
+        *,
+        is_first: bool = True,
+        is_needless: bool = False,
     ) -> WorkerId | None:
-        """The worker that will be done with a message before a time, if there is any."""
+        """The worker that will be done with a message before a time, if there is any.
+
+        Where it is needless, as the message will be in time, or late anyhow, that one has to save a hop, or half of the time
+        if it is not leased to yet: barriers will wait for it too.
+        """
         home = context.spec(message.to).home
         if home != context.id:
             return home if self.try_only and context.may_forward(message, home) else None
@@ -99,11 +115,24 @@ class RejectSend(ByDeadline):
             return None
         urgent_s, all_s = context.load(worker)
         waits_s = urgent_s if is_urgent else all_s
+        if is_needless:
+            is_leased = worker in context.lessees(message.to)
+            before -= HOP_S if is_leased else _GAIN * (before - context.now)
         if context.now + waits_s + cost_s + HOP_S >= before:
             return None
         context.add_load(worker, cost_s)
         self.leases.note(message.to, context.now)
         return worker
+
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+        """What has come during a barrier is all here, and for an actor that is hot that is more than one worker can do."""
+        if self.queue.backlog_s + self.second.seconds <= HOP_S:
+            return ()
+        first = self.queue.take(lambda message: is_input_of(message, actor))
+        second = self.second.take(lambda entry: is_input_of(entry.message, actor))
+        paid_s = sum(cost_s for _, cost_s in first) + sum(entry.cost_s for entry in second if entry.is_only_late)
+        self.shares.refund(job_of(actor), paid_s)
+        return [message for message, _ in first] + [entry.message for entry in second]
 
     def choose(self, context: SchedulingContext, message: Executable, is_urgent: bool) -> WorkerId | None:
         """The least loaded of those that may be leased to; one that is leased to already, if that makes no difference."""

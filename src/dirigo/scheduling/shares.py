@@ -48,6 +48,12 @@ class Shares:
         bucket.seconds = max(bucket.seconds - cost_s, -BURST_S)
         return True
 
+    def refund(self, job: str, cost_s: float) -> None:
+        """A message whose cost was taken off will ask again."""
+        bucket = self._buckets.get(job)
+        if bucket is not None:
+            bucket.seconds = min(BURST_S, bucket.seconds + cost_s)
+
     def has_too_much(self, job: str, now: float) -> bool:
         """Whether a job has wanted more than its share lately."""
         bucket = self._buckets.get(job)

@@ -53,6 +53,13 @@ class Strategy:
         """The permission to send to a lessee of ``to`` is about to be asked for: which others to ask for along with it."""
         return ()
 
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+        """A barrier of ``actor``, whose home is here, is over: the messages that should go through ``enqueue`` again.
+
+        While it lasted, nothing could be forwarded. What is returned is no longer kept; it must have come from upstream.
+        """
+        return ()
+
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
         """A barrier waits from now on for what ``actor`` has to do here, and what follows it waits for the barrier."""
 

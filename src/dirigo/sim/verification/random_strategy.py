@@ -7,6 +7,7 @@ from random import Random
 
 from dirigo.kernel import Address, CriticalOutput, Executable, Output, SchedulingContext, WorkerId
 from dirigo.scheduling import Chaos, Freedom
+from dirigo.scheduling.deadlines import is_input_of
 from dirigo.sim.verification.checker import Ledger
 from dirigo.sim.verification.random_world import Mind
 
@@ -65,6 +66,14 @@ class Restless(Chaos):
     def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
         return tuple(worker for worker in self.freedom.direct.get(to, ()) if self.choose(2))
 
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+        inputs = [index for index, message in enumerate(self.kept) if is_input_of(message, actor)]
+        return [self.drop(index) for index in reversed(inputs) if self.choose(2)]
+
+    def drop(self, index: int) -> Executable:
+        """No longer keep a message."""
+        return self.kept.pop(index)
+
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
         self._maybe(context)
         super().post_apply(context, message, elapsed_s)
@@ -88,11 +97,13 @@ class ByPriority(Restless):
         self._maybe(context)
         if not self.kept:
             return None
-        index = self._priorities.index(min(self._priorities))
-        del self._priorities[index]
-        message = self.kept.pop(index)
+        message = self.drop(self._priorities.index(min(self._priorities)))
         self.held += not context.may_run(message)
         return message
+
+    def drop(self, index: int) -> Executable:
+        del self._priorities[index]
+        return super().drop(index)
 
 
 def _chooser(rng: Random, stay: float) -> Callable[[int], int]:

@@ -62,6 +62,7 @@ class World:
     duplicates: int = 0  # how many messages may be delivered twice
     duplicates_data: bool = False  # data messages too
     at_once: bool = False  # upstreams ask for all lessees that they may send to in one registration
+    gives_back: bool = False  # the strategy has what it kept offered again after a barrier
     blind: bool = False  # the strategy may choose messages that the protocol blocks at the moment
     split: bool = False  # executions take time: other messages arrive between start and end
     homes: dict[Address, WorkerId] = field(init=False)
@@ -121,6 +122,7 @@ class World:
             direct={actor.name: self._some_lessees(actor, actor.direct) for actor in self.actors},
             hand_back=frozenset(actor.name for actor in self.actors if actor.hands_back),
             at_once=self.at_once,
+            gives_back=self.gives_back,
             blind=self.blind,
         )
 

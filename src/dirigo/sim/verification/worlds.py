@@ -81,6 +81,14 @@ WORLDS: tuple[World, ...] = (
         split=True,
     ),
     World(
+        "offered-again",
+        "what is kept during the barrier of one upstream is offered again after it, and then the other's barrier comes",
+        (_sink(lessees=1),),
+        {"S": script("D", "a |1 b"), "T": script("D", "x y |2 z")},
+        gives_back=True,
+        split=True,
+    ),
+    World(
         "registration-race",
         "registrations race the barriers of their own upstream and of another",
         (_sink(lessees=1, direct=(0,)),),

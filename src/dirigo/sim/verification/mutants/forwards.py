@@ -39,6 +39,37 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
     return mistaken
 
 
+@mutant("offered-twice", "what a strategy gives back is offered twice", Lessor, "_offer_again", "offered-again")
+def _(original: Callable[..., Any]) -> Callable[..., Any]:
+    def mistaken(self: Lessor) -> None:
+        for message in self.host.strategy.give_back(self.host, self.address):
+            self.offer(message)  # type: ignore[arg-type]
+            self.offer(message)  # type: ignore[arg-type]
+
+    return mistaken
+
+
+@mutant("given-back-lost", "what a strategy gives back is not offered again", Lessor, "_offer_again", "offered-again")
+def _(original: Callable[..., Any]) -> Callable[..., Any]:
+    def mistaken(self: Lessor) -> None:
+        self.host.strategy.give_back(self.host, self.address)
+
+    return mistaken
+
+
+@mutant("offered-in-round", "what is kept is offered again while a round drains", Lessor, "_start_round", "offered-again")
+def _(original: Callable[..., Any]) -> Callable[..., Any]:
+    def mistaken(self: Lessor) -> bool:
+        started = bool(original(self))
+        if started:
+            state, self.state = self.state, MailboxState.RUNNABLE
+            self._offer_again()
+            self.state = state
+        return started
+
+    return mistaken
+
+
 @mutant(
     "returns-overtaken", "the lessor does not wait for what is on its way back", Lessor, "_returns_are_done", "handed-back"
 )
