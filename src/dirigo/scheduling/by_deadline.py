@@ -8,8 +8,9 @@ Within the second class jobs are served fairly, with their objectives as handica
 behind all that another job has beyond its share.
 
 What a barrier waits for is due sooner than its own deadline says: everything that follows the barrier waits for it as well.
-For the same reason it stays in the first class if it is late, due when the barrier should be over, and next once that has
-passed. Otherwise a few late messages, always behind those of others that are in time, would make all that follows them late.
+For the same reason it stays in the first class if it is late, due when the barrier should be over; and once that has passed,
+it is next, unless other jobs are here whom this would make late. Otherwise a few late messages, always behind those of other
+actors that are in time, would make all that follows them late.
 """
 
 from __future__ import annotations
@@ -99,13 +100,13 @@ class ByDeadline(Strategy):
         while queue.first_due() < now:
             message, cost_s = queue.pop()  # type: ignore[misc]  # there is one, since it is due
             by = self._by_barrier(context, message)
-            if by is None:
-                self._demote(context, message, cost_s, since=now)
-            elif by > now:
+            if by is not None and by > now:
                 queue.push(message, by, cost_s)
-            else:
+            elif by is not None and self.shares.is_alone(job_of(message.to)):
                 self._chosen_cost_s = cost_s
                 return message
+            else:
+                self._demote(context, message, cost_s, since=now)
         if self.second and self._may_second_run(now):
             entry = self.second.pop()
             self._chosen_cost_s = entry.cost_s

@@ -54,6 +54,11 @@ class Shares:
         if bucket is not None:
             bucket.seconds = min(BURST_S, bucket.seconds + cost_s)
 
+    def is_alone(self, job: str) -> bool:
+        """Whether no other job has had anything to do lately."""
+        bucket = self._buckets.get(job)
+        return bucket is not None and self._weights <= bucket.weight
+
     def has_too_much(self, job: str, now: float) -> bool:
         """Whether a job has wanted more than its share lately."""
         bucket = self._buckets.get(job)
