@@ -49,10 +49,11 @@ def test_nothing_gets_worse_as_the_pool_grows() -> None:
     assert barriers.holds, barriers.ours
 
 
-def test_the_hybrid_is_no_worse_than_forwarding_where_forwarding_is_good() -> None:
+def test_the_hybrid_beats_both_modes_under_skew() -> None:
     summary = simulated(EXPERIMENTS["hybrid"])
     medians = {str(row.labels["strategy"]): row["p50"] for row in summary.all(job="maxima")}
-    assert medians["hybrid"] < 1.25 * medians["reject_send"] < medians["direct_send"]
+    hybrid = medians.pop("hybrid")
+    assert hybrid < 0.9 * min(medians.values()), f"{hybrid}, others {medians}"
 
 
 def test_a_seed_repeats_exactly_and_another_one_differs() -> None:
