@@ -5,8 +5,9 @@ the lessor's worker does nothing but forward. Sending directly spares that, but 
 only, and every barrier takes their permissions back. So every actor begins with forwarding. A lessor that has forwarded most
 of its messages for a while tells those who send to it, and they spread their messages themselves, to the less loaded of two
 instances, if there are so few senders and barriers that a permission is worth asking for. What still comes to the lessor is
-its share of all and stays there; for as long as that share says that there is more than one worker should do, it tells them
-again. Where skew is short or load is low, nobody is told, and nobody pays for registrations.
+its share of all, of which it forwards only what is bound to be late; for as long as that share says that there is more than
+one worker should do, it tells them again. Where skew is short or load is low, nobody is told, and nobody pays for
+registrations.
 """
 
 from __future__ import annotations
