@@ -39,11 +39,11 @@ def test_a_cold_actor_stays_at_home_and_nobody_is_told_anything() -> None:
     pool.run()
     assert pool.notes == []
     assert direct(pool, job, 0.0) == 0
-    assert job.ran_at()[2] > 0.9 * job.emitted
+    assert job.ran_at()[2] > 0.95 * job.emitted
 
 
 def test_a_short_burst_is_forwarded() -> None:
-    pool, job = hot(HOT_S + 0.04)
+    pool, job = hot(HOT_S + 0.08)
     pool.run()
     assert pool.forwards() > 30
     assert direct(pool, job, 0.0) == 0
@@ -155,15 +155,15 @@ def mean_s(scenario: str, strategy: str, seed: int) -> float:
 @pytest.mark.parametrize("other", ["reject_send", "direct_send"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_results_come_sooner_than_with_either(scenario: str, other: str, seed: int) -> None:
-    assert mean_s(scenario, "hybrid", seed) < 0.98 * mean_s(scenario, other, seed)
+    assert mean_s(scenario, "hybrid", seed) < 0.95 * mean_s(scenario, other, seed)
 
 
 def test_with_many_senders_and_barriers_it_is_left_to_the_lessor() -> None:
     pool = Pool(lambda: Hybrid(lessees_max=16), workers=26, fetch_s=FETCH_S)
     job = pool.job("job", 8, service_s=0.002, latency_s=0.05, sources=range(8))
     job.random(0.0, 0.8, 5_000, seed=1)
-    for index in range(1, 20):
-        job.barrier(0.04 * index)
+    for index in range(1, 8):
+        job.barrier(0.1 * index)
     pool.run()
     assert pool.notes == []
     assert pool.forwards() > 0.8 * job.emitted

@@ -12,6 +12,7 @@ from dirigo.scheduling.lessees import (
     Span,
     at_random,
     least_loaded,
+    less_loaded_of_three,
     less_loaded_of_two,
     selector_named,
 )
@@ -128,7 +129,7 @@ def test_turns_are_taken_per_strategy() -> None:
     assert [one(at(), (2, 3)), one(at(), (2, 3)), other(at(), (2, 3))] == [2, 3, 2]
 
 
-@pytest.mark.parametrize("select", [least_loaded, less_loaded_of_two])
+@pytest.mark.parametrize("select", [least_loaded, less_loaded_of_two, less_loaded_of_three])
 def test_among_equals_chance_decides(select: Selector) -> None:
     assert set(picked(select, at())) == {2, 3, 4}
 
@@ -154,6 +155,16 @@ def test_of_two_the_less_loaded_is_picked_and_never_the_most_loaded_of_all() -> 
     counts = picked(less_loaded_of_two, worker)
     assert set(counts) == {3, 4}
     assert counts[3] > counts[4]
+
+
+def test_of_three_it_is_the_least_loaded_more_often() -> None:
+    worker = at()
+    workers = tuple(range(2, 10))
+    for other in workers:
+        worker.note_load(other, (other * 0.1, other * 0.1))
+    two = sum(less_loaded_of_two(worker, workers) for _ in range(300))
+    three = sum(less_loaded_of_three(worker, workers) for _ in range(300))
+    assert three < 0.85 * two
 
 
 def test_what_is_not_urgent_waits_for_everything() -> None:

@@ -3,11 +3,11 @@
 Forwarding reacts at once and knows its own queue, but each message crosses the lessor first: if an actor is hot for long,
 the lessor's worker does nothing but forward. Sending directly spares that, but senders know the load of others by hearsay
 only, and every barrier takes their permissions back. So every actor begins with forwarding. A lessor that has forwarded most
-of its messages for a while tells those who send to it, and they spread their messages themselves, to the less loaded of two
-instances, if there are so few senders and barriers that a permission is worth asking for. What still comes to the lessor is
-its share of all, of which it forwards only what is bound to be late; for as long as that share says that there is more than
-one worker should do, it tells them again. Where skew is short or load is low, nobody is told, and nobody pays for
-registrations.
+of its messages for a while tells those who send to it, and they spread their messages themselves, to the least loaded of
+three instances, if there are so few senders and barriers that each permission is for much more work than asking for it
+takes. What still comes to the lessor is its share of all, of which it forwards only what is bound to be late; for as long as
+that share says that there is more than one worker should do, it tells them again. Where skew is short or load is low, nobody
+is told, and nobody pays for registrations.
 """
 
 from __future__ import annotations
@@ -18,30 +18,29 @@ from typing import Any
 from dirigo.kernel import Address, CriticalOutput, Executable, Lane, Output, SchedulingContext, WorkerId
 from dirigo.scheduling.by_deadline import URGENT_S
 from dirigo.scheduling.deadlines import due
-from dirigo.scheduling.lessees import less_loaded_of_two
-from dirigo.scheduling.reject_send import LESSEES_MAX, RejectSend
+from dirigo.scheduling.lessees import less_loaded_of_three
+from dirigo.scheduling.reject_send import HOP_S, LESSEES_MAX, PATIENCE, RejectSend
 from dirigo.scheduling.scale_in import QUIET_S
 
-PERIOD_S = 0.05  # how long an actor is watched before it is called hot
+PERIOD_S = 0.08  # how long an actor is watched before it is called hot
 DIRECT_S = 0.5  # how long senders send directly once they were told
-_PATIENCE = 0.05  # of the time until its deadline that a message may spend at the lessor, if others would be sooner
 _HOT_SHARE = 0.5  # of messages forwarded, from which on
 _HOT_LEAST = 8  # messages in a period, below which nothing can be said
 _HOT_WORK = 0.6  # of a worker's time that an actor takes in all, from which on it is still hot
-_USES_LEAST = 2.5  # messages between two barriers for each instance and sender, so that asking for permission pays
+_WORTH_S = 10 * HOP_S  # of work between two barriers for each instance and sender, so that asking for permission pays
 _HOT = "hot"
 
 
 class _Watch:
     """How an actor at its home has been doing in the present period, which begins with the first message it forwards."""
 
-    __slots__ = ("between", "direct_until", "forwarded", "kept", "passed", "senders", "since", "work_s")
+    __slots__ = ("between_s", "direct_until", "forwarded", "kept", "passed_s", "senders", "since", "work_s")
 
     def __init__(self, now: float) -> None:
         self.direct_until = 0.0
         self.senders: set[tuple[Address, WorkerId]] = set()
-        self.passed = 0  # messages since the last barrier
-        self.between = 0  # and between the two before
+        self.passed_s = 0.0  # what the messages since the last barrier take
+        self.between_s = 0.0  # and those between the two before
         self.begin(now)
 
     def begin(self, now: float) -> None:
@@ -55,7 +54,7 @@ class Hybrid(RejectSend):
     """Switches each actor between the two modes."""
 
     def __init__(self, lessees_max: int = LESSEES_MAX, *, quiet_s: float = QUIET_S) -> None:
-        super().__init__(lessees_max, patience=_PATIENCE, quiet_s=quiet_s)
+        super().__init__(lessees_max, quiet_s=quiet_s)
         self._watched: dict[Address, _Watch] = {}
         self._told: dict[tuple[Address, Address, WorkerId], float] = {}
         self._direct: dict[Address, tuple[float, float, float]] = {}  # target -> (until when, fixed cost, cost per row)
@@ -65,7 +64,7 @@ class Hybrid(RejectSend):
     def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
         watch = self._watched.get(message.to)
         is_direct = watch is not None and context.now < watch.direct_until
-        self.patience = 1.0 if is_direct else _PATIENCE
+        self.patience = 1.0 if is_direct else PATIENCE
         worker = super().enqueue(context, message)
         is_input = not message.critical and message.lane is Lane.INPUT  # type: ignore[union-attr]
         if is_input and context.spec(message.to).home == context.id:
@@ -76,7 +75,7 @@ class Hybrid(RejectSend):
         super().note_barrier(context, actor)
         watch = self._watched.get(actor)
         if watch is not None:
-            watch.between, watch.passed = watch.passed, 0
+            watch.between_s, watch.passed_s = watch.passed_s, 0.0
 
     def _watch(self, context: SchedulingContext, message: Executable, is_forwarded: bool) -> None:
         now = context.now
@@ -89,8 +88,9 @@ class Hybrid(RejectSend):
         elif not (watch.forwarded or is_direct):
             watch.begin(now)
         watch.kept += not is_forwarded
-        watch.passed += 1
-        watch.work_s += self.costs.expected_s(context, message)
+        cost_s = self.costs.expected_s(context, message)
+        watch.passed_s += cost_s
+        watch.work_s += cost_s
         sender = (message.sender, message.origin)  # type: ignore[union-attr]
         watch.senders.add(sender)
         if now - watch.since >= PERIOD_S:
@@ -110,7 +110,7 @@ class Hybrid(RejectSend):
         """Whether senders should spread the messages, or should go on doing so."""
         seen = watch.kept + watch.forwarded
         share = instances if now < watch.direct_until else 1  # each of them gets about as much as this one
-        if max(watch.passed, watch.between) * share < _USES_LEAST * instances * len(watch.senders):
+        if max(watch.passed_s, watch.between_s) * share < _WORTH_S * instances * len(watch.senders):
             return False
         if seen >= _HOT_LEAST and watch.forwarded >= _HOT_SHARE * seen:
             return True
@@ -134,7 +134,7 @@ class Hybrid(RejectSend):
         if not others:
             return None
         is_urgent = due(output) - context.now < URGENT_S
-        worker = less_loaded_of_two(context, (context.spec(output.to).home, *others), is_urgent=is_urgent)
+        worker = less_loaded_of_three(context, (context.spec(output.to).home, *others), is_urgent=is_urgent)
         context.add_load(worker, fixed_s + row_s * context.rows(output))  # type: ignore[arg-type]
         return worker
 
