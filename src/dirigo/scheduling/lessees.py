@@ -89,7 +89,7 @@ def less_loaded_of_two(context: SchedulingContext, workers: tuple[WorkerId, ...]
 
 
 def less_loaded_of_three(context: SchedulingContext, workers: tuple[WorkerId, ...], *, is_urgent: bool = True) -> WorkerId:
-    """For those who know more than by hearsay alone: fewer surprises than with two, and they still differ from each other."""
+    """Fewer surprises than with two, where one knows more than hearsay; and choosers still differ from each other."""
     return _less_loaded(context, workers, 3, is_urgent)
 
 
