@@ -55,6 +55,8 @@ class ByDeadline(Strategy):
 
     def due(self, context: SchedulingContext, message: Executable) -> float:
         """When a message should be done: by its deadline, or sooner if a barrier waits for it, or is it."""
+        if message.to not in self._awaited:
+            return due(message)
         by_barrier = self._by_barrier(context, message)
         return due(message) if by_barrier is None else min(due(message), by_barrier)
 
@@ -70,9 +72,11 @@ class ByDeadline(Strategy):
 
     def is_entitled(self, context: SchedulingContext, message: Executable, cost_s: float) -> bool:
         """Whether a message is in the first class. A critical one is, because its actor can do nothing else."""
-        job, weight = self._job_of(context, message.to)
-        is_within = self.shares.take(job, weight, cost_s, context.now)
-        return (is_within and not self.shares.has_too_much(job, context.now)) or message.critical
+        job, weight = self._weights.get(message.to) or self._job_of(context, message.to)
+        shares, now = self.shares, context.now
+        if not shares.take(job, weight, cost_s, now) or (now <= shares.over_until and shares.has_too_much(job, now)):
+            return message.critical
+        return True
 
     def _job_of(self, context: SchedulingContext, actor: Address) -> tuple[str, float]:
         known = self._weights.get(actor)

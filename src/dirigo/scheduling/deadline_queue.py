@@ -79,9 +79,9 @@ class DeadlineQueue:
     def __len__(self) -> int:
         return len(self._heap)
 
-    @property
-    def has_plan(self) -> bool:
-        return bool(self._begins)
+    def is_calm_until(self, time: float) -> bool:
+        """Whether nothing is due before a time, and nobody had to look at a plan lately."""
+        return not self._begins and (not self._heap or time <= self._heap[0][0])
 
     def tighten(self, latency_s: float) -> None:
         """There is a job with this objective: slices must be short enough for it."""
@@ -226,11 +226,11 @@ class DeadlineQueue:
         return _FAR + (step - _FAR_STEP >> 8) if step < _LAST_STEP else _LAST
 
     def _add(self, index: int, cost_s: float) -> None:
-        costs = self._costs
+        costs, sums, block = self._costs, self._sums, index // _BLOCK
+        sum_s = sums[block] + cost_s
+        sums[block] = sum_s if sum_s > _NOTHING_S else 0.0
         cost_s += costs[index]
         costs[index] = cost_s if cost_s > _NOTHING_S else 0.0
-        block = index // _BLOCK
-        self._sums[block] = sum(costs[block * _BLOCK : (block + 1) * _BLOCK])
         self._changed[block] = True
 
     def _make(self, now: float) -> None:

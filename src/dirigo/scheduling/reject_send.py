@@ -53,22 +53,20 @@ class RejectSend(ByDeadline):
         cost_s = self.costs.expected_s(context, message)
         deadline = self.due(context, message)
         is_first = self.is_entitled(context, message, cost_s)
-        if is_first and self._is_at_ease(context.now, deadline, cost_s):
-            self.queue.push(message, deadline, cost_s)
-            return None
+        if is_first:
+            now, queue = context.now, self.queue
+            begin = now if now > self._running_until else self._running_until
+            done = begin + queue.backlog_s + cost_s
+            # The quick way: all that waits can be done before anything is due, this included, and soon.
+            if done - now <= self.patience * (deadline - now) and queue.is_calm_until(done):
+                queue.push(message, deadline, cost_s)
+                return None
         if not message.critical and (message.lane is _INPUT or (self.try_only and message.lane is _FORWARD)):  # type: ignore[union-attr]
             worker = self._sooner(context, message, deadline, cost_s, is_first)
             if worker is not None:
                 return worker
         self.keep(context, message, deadline, cost_s, is_first)
         return None
-
-    def _is_at_ease(self, now: float, deadline: float, cost_s: float) -> bool:
-        """Whether all that waits can be done before anything is due, this included, and soon: the quick way to keep it."""
-        queue = self.queue
-        begin = max(now, self._running_until)
-        done = begin + queue.backlog_s + cost_s
-        return not queue.has_plan and done <= queue.first_due() and done - now <= self.patience * (deadline - now)
 
     def _sooner(
         self, context: SchedulingContext, message: Executable, deadline: float, cost_s: float, is_first: bool

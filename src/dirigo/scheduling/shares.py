@@ -22,12 +22,13 @@ class _Bucket:
 class Shares:
     """All jobs of one worker."""
 
-    __slots__ = ("_buckets", "_counted_at", "_weights")
+    __slots__ = ("_buckets", "_counted_at", "_weights", "over_until")
 
     def __init__(self) -> None:
         self._buckets: dict[str, _Bucket] = {}
         self._weights = 0.0  # of the jobs that have had something to do lately
         self._counted_at = float("-inf")
+        self.over_until = float("-inf")  # from then on nobody has had too much lately
 
     def take(self, job: str, weight: float, cost_s: float, now: float) -> bool:
         """Whether a job is within its share with one more message of this cost; if so, the cost is taken off."""
@@ -38,14 +39,18 @@ class Shares:
         if now - self._counted_at > _LATELY_S / 4:
             self._counted_at = now
             self._weights = sum(each.weight for each in self._buckets.values() if now - each.at <= _LATELY_S)
-        passed_s = now - bucket.at
+        weights = self._weights if self._weights > weight else weight
+        seconds = bucket.seconds + (now - bucket.at) * weight / weights
         bucket.at = now
-        weights = max(self._weights, weight)
-        bucket.seconds = min(BURST_S, bucket.seconds + passed_s * weight / weights)
-        if bucket.seconds <= 0.0 and weights > weight:
+        if seconds > BURST_S:
+            seconds = BURST_S
+        elif seconds <= 0.0 and weights > weight:
+            bucket.seconds = seconds
             bucket.over_at = now
+            self.over_until = now + _LATELY_S
             return False
-        bucket.seconds = max(bucket.seconds - cost_s, -BURST_S)
+        seconds -= cost_s
+        bucket.seconds = seconds if seconds > -BURST_S else -BURST_S
         return True
 
     def refund(self, job: str, cost_s: float) -> None:
