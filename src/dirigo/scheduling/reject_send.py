@@ -55,7 +55,7 @@ class RejectSend(ByDeadline):
         is_first = self.is_entitled(context, message, cost_s)
         if is_first:
             now, queue = context.now, self.queue
-            begin = now if now > self._running_until else self._running_until
+            begin = max(self._running_until, now)
             done = begin + queue.backlog_s + cost_s
             # The quick way: all that waits can be done before anything is due, this included, and soon.
             if done - now <= self.patience * (deadline - now) and queue.is_calm_until(done):

@@ -39,7 +39,7 @@ class Shares:
         if now - self._counted_at > _LATELY_S / 4:
             self._counted_at = now
             self._weights = sum(each.weight for each in self._buckets.values() if now - each.at <= _LATELY_S)
-        weights = self._weights if self._weights > weight else weight
+        weights = max(weight, self._weights)
         seconds = bucket.seconds + (now - bucket.at) * weight / weights
         bucket.at = now
         if seconds > BURST_S:
@@ -50,7 +50,7 @@ class Shares:
             self.over_until = now + _LATELY_S
             return False
         seconds -= cost_s
-        bucket.seconds = seconds if seconds > -BURST_S else -BURST_S
+        bucket.seconds = max(-BURST_S, seconds)
         return True
 
     def refund(self, job: str, cost_s: float) -> None:
