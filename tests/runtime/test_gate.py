@@ -49,6 +49,7 @@ class Door:
             for monitor in self._gate.monitors:
                 if monitor in ready:
                     self._gate.look(monitor)
+            self._gate.tend()
             if self._socket in ready:
                 self.received.append(self._socket.recv())
 
@@ -104,6 +105,35 @@ def test_who_has_the_keys_gets_in_and_may_go_again(door: Door, context: zmq.Cont
     assert door.received == [b"hello %d" % number for number in range(20)]
     time.sleep(0.1)
     assert not door.refusals.counts
+
+
+def test_who_comes_second_and_leaves_first_is_not_taken_for_a_stranger(context: zmq.Context[zmq.Socket[bytes]]) -> None:
+    refusals = Refusals("the door")
+    gate = Gate(context, Keys.new(), refusals)
+    listening = context.socket(zmq.PULL)
+    SOCKETS.append(listening)
+    monitor = gate.watch(listening)
+    try:
+        for event, connection in (
+            (zmq.EVENT_ACCEPTED, 7),
+            (zmq.EVENT_ACCEPTED, 8),
+            (zmq.EVENT_HANDSHAKE_SUCCEEDED, 0),  # of 8
+            (zmq.EVENT_DISCONNECTED, 8),
+            (zmq.EVENT_HANDSHAKE_SUCCEEDED, 0),  # of 7
+            (zmq.EVENT_DISCONNECTED, 7),
+        ):
+            gate._follow(monitor, event, connection)
+        time.sleep(0.6)
+        gate.tend()
+        assert not refusals.counts
+        gate._follow(monitor, zmq.EVENT_ACCEPTED, 9)
+        gate._follow(monitor, zmq.EVENT_DISCONNECTED, 9)
+        time.sleep(0.6)
+        gate.tend()
+        assert refusals.counts == {KEYLESS: 1}
+    finally:
+        listening.disable_monitor()
+        gate.close()
 
 
 def test_a_wrong_client_key_is_refused_counted_and_logged_once(

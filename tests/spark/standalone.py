@@ -104,12 +104,15 @@ def _process(log: Path, *what: str) -> Iterator[int]:
             process.wait()
 
 
-def wait_for(is_so: Callable[[], object], what: str, log: Path | None = None) -> None:
-    """Until something is so; bounded."""
+def wait_for(
+    is_so: Callable[[], object], what: str, log: Path | None = None, tell: Callable[[], object] | None = None
+) -> None:
+    """Until something is so; bounded. If it never is, what the log has, and what ``tell`` returns, is told."""
     until = time.monotonic() + LONGEST_S
     while not is_so():
         if time.monotonic() > until:
             told = "" if log is None else log.read_text(errors="replace")[-3000:]
+            told += "" if tell is None else f"{tell()}"
             raise AssertionError(f"waited {LONGEST_S:g} s for {what} in vain\n{told}")
         time.sleep(0.05)
 

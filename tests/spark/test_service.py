@@ -206,7 +206,11 @@ def test_rates_go_through_a_job_until_it_is_drained(classic_session: Any, cluste
         dg.to_spark()
     )
     job = cluster.submit(flow)
-    wait_for(lambda: job.metrics().rows_out >= 2, "two windows")
+
+    def how_it_is() -> list[Any]:
+        return [job.status(), *((query.status, query.lastProgress) for query in spark.streams.active)]
+
+    wait_for(lambda: job.metrics().rows_out >= 2, "two windows", tell=how_it_is)
     job.drain()
     status = job.wait(60)
     windows = spark.read.format("dirigo").option("job", "rates").load().orderBy("window_start").collect()

@@ -149,6 +149,7 @@ class Controller:
                     self._take_inbox()
                 if now - ticked_s >= TICK_S:
                     ticked_s = now
+                    self._gate.tend()
                     self._tick(now)
             except Exception:  # whatever it is, the service goes on
                 _log.exception("the controller could not look after its workers and jobs")

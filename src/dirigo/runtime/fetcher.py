@@ -157,6 +157,7 @@ class Fetcher:
             site.deliver(messages)
 
     def _tend(self, now: float) -> None:
+        self._gate.tend()
         site = self._site
         with site.lock:
             silent = site.peers.tend()

@@ -1,13 +1,15 @@
 """Who may connect: answers the question that the socket library asks about each newcomer, and counts who was turned away.
 
 The library asks over a socket inside the process (its ZAP protocol). Whoever owns the process's poll loop polls ``socket``
-and calls ``answer``. Connections that do not even shake hands are seen by a monitor of the listening socket.
+and calls ``answer``. Connections that do not even shake hands are seen by a monitor of the listening socket, and counted by
+``tend``, which is called now and then.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
+import time
+from collections import Counter, deque
 
 import zmq
 from zmq.utils import z85
@@ -22,6 +24,7 @@ _SETTLED = (
 )  # the gate itself counts those whose key is wrong
 _WATCHED = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(_SETTLED)
 _EVENTS_AT_ONCE = 64
+_SETTLES_WITHIN_S = 0.5  # after it has left, at the latest, the news come that a connection had shaken hands
 
 
 class Refusals:
@@ -48,12 +51,14 @@ class Gate:
         self.socket.bind("inproc://zeromq.zap.01")
         self.monitors: list[zmq.Socket[bytes]] = []
         self._newcomers: dict[zmq.Socket[bytes], dict[int, None]] = {}  # connections that have not shaken hands, by monitor
+        self._left: dict[zmq.Socket[bytes], deque[float]] = {}  # when those left that seem not to have, by monitor
 
     def watch(self, socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
         """Notice handshakes that fail at a listening socket; poll what is returned and call ``look``."""
         monitor = socket.get_monitor_socket(_WATCHED)
         self.monitors.append(monitor)
         self._newcomers[monitor] = {}
+        self._left[monitor] = deque()
         return monitor
 
     def answer(self) -> None:
@@ -71,7 +76,7 @@ class Gate:
             self.socket.send_multipart([version, request, *verdict, b""])
 
     def look(self, monitor: zmq.Socket[bytes]) -> None:
-        """Count the handshakes that failed."""
+        """Follow who comes, shakes hands and leaves."""
         for _ in range(_EVENTS_AT_ONCE):
             if not monitor.poll(0):
                 return
@@ -79,15 +84,30 @@ class Gate:
             self._follow(monitor, int(event["event"]), int(event["value"]))
 
     def _follow(self, monitor: zmq.Socket[bytes], event: int, connection: int) -> None:
-        """Count a connection that ends before it has shaken hands: of some the library tells no more than this."""
-        newcomers = self._newcomers[monitor]
+        """Note a connection that ends before it has shaken hands: of some the library tells no more than this.
+
+        It is not told who has shaken hands. If two come at once, and the second one is done and gone first, the news that
+        were taken for its own are the first one's, and the other way round.
+        """
+        newcomers, left = self._newcomers[monitor], self._left[monitor]
         if event == zmq.EVENT_ACCEPTED:
             newcomers[connection] = None
-        elif event in _SETTLED:  # it is not told whose hands: most likely the first one's
-            newcomers.pop(next(iter(newcomers), -1), None)
+        elif event in _SETTLED:
+            if newcomers:
+                del newcomers[next(iter(newcomers))]
+            elif left:
+                left.popleft()
         elif connection in newcomers:
             del newcomers[connection]
-            self._refusals.note("a connection without the cluster's keys")
+            left.append(time.monotonic())
+
+    def tend(self) -> None:
+        """Count those who left without having shaken hands."""
+        before = time.monotonic() - _SETTLES_WITHIN_S
+        for left in self._left.values():
+            while left and left[0] <= before:
+                left.popleft()
+                self._refusals.note("a connection without the cluster's keys")
 
     def close(self) -> None:
         for monitor in self.monitors:
