@@ -110,6 +110,21 @@ def test_if_all_were_late_the_home_gets_all() -> None:
     assert set(job.ran_at(1.0)) == {1}
 
 
+def test_the_home_may_get_everything_until_it_is_late() -> None:
+    pool = Pool(lambda: DirectSend(lessees_max=2, pause_s=0.5, home_first=True), workers=5)
+    job = pool.job("job", service_s=0.001, latency_s=0.05)
+    job.steady(0.0, 4.0, per_s=50)
+    pool.cluster.slow(1, 500.0, SLOW_FROM_S, SLOW_FROM_S + 0.1)
+    pool.run()
+    told = pool.notes[0][0]
+    assert {at for now, at, _ in pool.arrived if now < told} == {1}
+    assert arrivals(pool, 1, told + 0.002, told + 0.5) == 0
+    assert arrivals(pool, 2, told, told + 0.5) > 5
+    assert arrivals(pool, 3, told, told + 0.5) > 5
+    last_told = pool.notes[-1][0]
+    assert {at for now, at, _ in pool.arrived if now > last_told + 0.502} == {1}
+
+
 def test_one_target_that_was_late_says_nothing_of_another() -> None:
     stage = Stage(AT[S], strategy=DirectSend(lessees_max=1))
     worker = stage.worker

@@ -20,10 +20,21 @@ _LATE = "late"
 
 
 class DirectSend(ByDeadline):
-    """The sender chooses among the home of the target and ``lessees_max`` others, none of which was late in ``pause_s``."""
+    """The sender chooses among the home of the target and ``lessees_max`` others, none of which was late in ``pause_s``.
 
-    def __init__(self, lessees_max: int = LESSEES_MAX, *, pause_s: float = PAUSE_S, selector: str = "random") -> None:
+    ``home_first``: others are sent to only while the home is left out, which is how the paper compares the two modes.
+    """
+
+    def __init__(
+        self,
+        lessees_max: int = LESSEES_MAX,
+        *,
+        pause_s: float = PAUSE_S,
+        selector: str = "random",
+        home_first: bool = False,
+    ) -> None:
         super().__init__()
+        self.home_first = home_first
         self.span = Span(lessees_max)
         self.pause_s = pause_s
         self.select = selector_named(selector)
@@ -37,9 +48,12 @@ class DirectSend(ByDeadline):
         others = self.span.of(context, output.to)
         if not others:
             return None
-        instances = (context.spec(output.to).home, *others)
-        if context.now < self._paused_until:
-            now, paused, to = context.now, self._paused, output.to
+        now, paused, to = context.now, self._paused, output.to
+        home = context.spec(to).home
+        if self.home_first and paused.get((to, home), 0.0) <= now:
+            return None
+        instances = (home, *others)
+        if now < self._paused_until:
             instances = tuple(worker for worker in instances if paused.get((to, worker), 0.0) <= now)
             if not instances:
                 return None  # all were late: the lessor is as good as any, and needs no lease

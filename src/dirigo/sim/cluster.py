@@ -50,6 +50,7 @@ EVENTS_MAX = 10_000_000
 _FOREVER = float("inf")
 _LAST_MOMENT = float_info.max  # what is due later (a freeze that never ends) does not happen
 _DATA, _CONTROL = 0, 1
+_ALARM = "alarm"  # an event of a host beside its messages
 # Above the counter that breaks ties in the order of sending, room for a random number that breaks them otherwise.
 _TIE_BITS, _COUNTER_BITS = 28, 34
 
@@ -143,7 +144,7 @@ class Cluster:
         self._host(worker).slowdowns.append((from_t, to_t, factor))
 
     def push(self, t: float, target: Host | Feed | None, item: Any) -> None:
-        """Put an event into the heap: for a host a message, or None when what it runs is done; for a feed an output."""
+        """Put an event into the heap: a message, an alarm or None (it is done) for a host, an output for a feed."""
         if t < self.now:
             raise SimulationError(f"it is {self.now} already; nothing can be scheduled for {t}")
         self._pushed += 1
@@ -199,6 +200,8 @@ class Cluster:
                     worker.now = now
                     if item is None:
                         self._finish(target, key)
+                    elif item is _ALARM:
+                        self._fire_timers(target)
                     elif target.freezes and (thaw := target.freezes.open_at(now)) > now:
                         heappush(heap, (thaw, key, target, item))  # with its old key, so that its elders stay ahead of it
                         continue
@@ -274,7 +277,7 @@ class Cluster:
         due = host.worker.next_timer() if self.fires_timers else host.worker.strategy.wake_at()
         if due is not None and due < host.timer_at:
             host.timer_at = due
-            self.at(max(due, self.now), lambda: self._fire_timers(host))
+            self.push(max(due, self.now), host, _ALARM)  # for this host alone: others have nothing to look at
 
     def _fire_timers(self, host: Host) -> None:
         host.timer_at = _FOREVER
@@ -284,8 +287,6 @@ class Cluster:
         elif (wake_at := worker.strategy.wake_at()) is not None and wake_at <= self.now:
             worker.strategy.wake(worker)
             worker.do_requests()
-        if worker.timed or host.may_wake:
-            self._set_alarm(host)
 
     def _start(self, host: Host) -> None:
         """Let an idle worker choose a message and run it."""

@@ -135,6 +135,10 @@ class Experiment(ABC):
     def runs_at(self, scale: Scale) -> bool:
         return scale is Scale.PAPER or self.spark_workers is not None
 
+    def is_simulated(self, scale: Scale, labels: Labels) -> bool:  # noqa: ARG002 - those that compare both have such settings
+        """Whether a setting runs in the simulator."""
+        return scale is Scale.PAPER
+
     @abstractmethod
     def settings(self, scale: Scale, size: Size) -> list[Labels]:
         """What is run, in the order in which it is shown."""

@@ -21,6 +21,7 @@ _BURST_MS = 250
 _POOLS = (4, 8)
 _LOADS = {"constant": None, "bursts, alpha 5": 5.0, "bursts, alpha 2.5": 2.5}
 _STRATEGIES = ("fifo", "reject_send")
+_SPARK, _SIMULATOR = "Spark", "simulator"
 _NEAR = 0.2
 
 
@@ -35,6 +36,9 @@ class Reality(Experiment):
     def runs_at(self, scale: Scale) -> bool:
         return scale is Scale.MACHINE
 
+    def is_simulated(self, scale: Scale, labels: Labels) -> bool:  # noqa: ARG002
+        return labels["host"] == _SIMULATOR
+
     def settings(self, scale: Scale, size: Size) -> list[Labels]:  # noqa: ARG002
         pools = _POOLS if size is not Size.TINY else _POOLS[:1]
         return [
@@ -42,7 +46,7 @@ class Reality(Experiment):
             for workers in pools
             for load in _LOADS
             for strategy in _STRATEGIES
-            for host in ("Spark", "simulator")
+            for host in (_SPARK, _SIMULATOR)
         ]
 
     def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
@@ -63,8 +67,6 @@ class Reality(Experiment):
         return Outcome(labels, seed, [Latencies.of(job.name, 1000 * job.objective_s, pairs)], figures)
 
     def run_on_spark(self, cluster: Any, labels: Labels, seed: int, size: Size) -> Outcome:
-        if labels["host"] == "simulator":
-            return self.simulate(labels, seed, size, Costs.measured())
         job, seconds = _job(labels, seed, size)
         with on_machine.workers_of(cluster, int(labels["workers"])):
             return run_jobs(cluster, [job], str(labels["strategy"]), labels, seed, seconds, on_machine.WARM_UP_S)
@@ -77,7 +79,7 @@ class Reality(Experiment):
                 for strategy in _STRATEGIES:
                     real, predicted = (
                         summary.one(job="maxima", workers=workers, load=load, strategy=strategy, host=host)
-                        for host in ("Spark", "simulator")
+                        for host in (_SPARK, _SIMULATOR)
                     )
                     told.append(
                         f"{strategy}: p50 {real['p50']:,.0f} and {predicted['p50']:,.0f} ms, in time "

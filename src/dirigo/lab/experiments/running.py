@@ -56,14 +56,14 @@ def run(
     if scale is Scale.PAPER:
         return _simulated(experiment, size, seeds, costs, told, processes)
     if cluster is not None:
-        return _on_cluster(cluster, experiment, size, seeds, told)
+        return _on_cluster(cluster, experiment, size, seeds, costs, told)
     if experiment.spark_workers is None:
         raise RunError(f"{experiment.name} runs in the simulator only.")
     from dirigo.spark.cluster import Cluster
 
     with Cluster(experiment.spark_workers) as own:
         own.wait_ready()
-        return _on_cluster(own, experiment, size, seeds, told)
+        return _on_cluster(own, experiment, size, seeds, costs, told)
 
 
 def label_text(labels: Labels) -> str:
@@ -165,7 +165,9 @@ def _end_with_parent() -> None:
 # --- on Spark --------------------------------------------------------------------------------------------------------------
 
 
-def _on_cluster(cluster: Any, experiment: Experiment, size: Size, seeds: Sequence[int], told: Progress) -> list[Outcome]:
+def _on_cluster(
+    cluster: Any, experiment: Experiment, size: Size, seeds: Sequence[int], costs: Costs, told: Progress
+) -> list[Outcome]:
     """One after another, and each seed through all settings: whatever the machine does meanwhile, it does to all of them."""
     settings = experiment.settings(Scale.MACHINE, size)
     total = len(settings) * len(seeds)
@@ -174,7 +176,10 @@ def _on_cluster(cluster: Any, experiment: Experiment, size: Size, seeds: Sequenc
         for number, labels in enumerate(settings):
             told(len(found), total, label_text(labels))
             with _failures_named(experiment.name, labels, seed):
-                outcome = experiment.run_on_spark(cluster, labels, seed, size)
+                if experiment.is_simulated(Scale.MACHINE, labels):
+                    outcome = experiment.simulate(labels, seed, size, costs)
+                else:
+                    outcome = experiment.run_on_spark(cluster, labels, seed, size)
                 found[number, place] = _checked(outcome, labels, seed)
     told(total, total, "")
     return [found[key] for key in sorted(found)]
