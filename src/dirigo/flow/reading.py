@@ -95,7 +95,7 @@ class SourceReader:
 
     def _cut(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Rows in messages. They are copied: a slice would keep, and count for, the memory of all of them."""
-        most = self.message_rows
+        most = min(self.message_rows, self.source.rows_per_message)
         if rows.num_rows <= most:
             return [rows]
         numbers = np.arange(rows.num_rows)

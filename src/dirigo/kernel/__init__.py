@@ -4,7 +4,7 @@ Facts in, messages out: no I/O, no clock, no randomness, no threads. The simulat
 same objects, so what is explored is what runs. Start reading at ``mailbox`` (the states), then ``lessor`` and ``lessee``.
 """
 
-from dirigo.kernel.address import Address, WorkerId, actor_address, instance_name, job_of
+from dirigo.kernel.address import Address, WorkerId, actor_address, instance_name, job_of, operator_of
 from dirigo.kernel.errors import DirigoError, GraphError, PolicyError, ProtocolError
 from dirigo.kernel.function import Behaviour, Context, Directory, FunctionSpec, States
 from dirigo.kernel.hooks import Chance, Hooks, Observer, SchedulingContext
@@ -48,4 +48,5 @@ __all__ = [
     "actor_address",
     "instance_name",
     "job_of",
+    "operator_of",
 ]

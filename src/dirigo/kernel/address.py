@@ -25,6 +25,11 @@ def job_of(address: Address) -> str:
     return address.partition(_SEPARATOR)[0]
 
 
+def operator_of(address: Address) -> str:
+    """The operator of its job that an actor is a part of."""
+    return address.split(_SEPARATOR)[1]
+
+
 def instance_name(address: Address, worker: WorkerId) -> str:
     """How stories and errors name an instance."""
     return f"{address}@w{worker}"

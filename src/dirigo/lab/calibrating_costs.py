@@ -6,7 +6,8 @@ messages come in: the fetcher calls ``enqueue``, the worker thread ``post_apply`
 time is what a message takes in all: waking up, locks, transport, protocol, strategy, operator. Medians, because threads have
 other duties as well, many times a second but seldom beside the messages.
 
-What a byte of state costs is the difference between barriers that collect a large and a small one.
+What a byte of state costs is the difference between barriers that collect a large and a small one. What an operator takes is
+what a windowed aggregate does for a single row; and with work that is emulated by sleeping, by how much that is too long.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ import msgspec
 import pyarrow as pa
 
 from dirigo.flow import Dataflow, Function, FunctionContext, discard
-from dirigo.kernel import DirigoError, Executable, SchedulingContext
+from dirigo.flow.loads import constant
+from dirigo.kernel import DirigoError, Executable, SchedulingContext, operator_of
 from dirigo.lab.experiments.costs import Costs
+from dirigo.lab.experiments.job_flow import WINDOWS, flow_of
 from dirigo.lab.experiments.overhead import BLOCKED, KB, Setting
 from dirigo.lab.experiments.overhead_on_spark import run_on_spark
 from dirigo.lab.experiments.scheduled_rows import Entry, ScheduledRows
-from dirigo.scheduling import Strategy
+from dirigo.lab.experiments.window_job import WindowJob
+from dirigo.scheduling import Fifo, Strategy
 
 WORKERS = 2
 ROWS = 5_000
@@ -42,6 +46,9 @@ _SMALL_BYTES, _LARGE_BYTES = 64 * KB, 4096 * KB
 _RECEIVER = "receiver"
 _ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL = "arrival", "fetch", "message", "with critical"
 _SAMPLES_AT_ONCE = 500
+_WINDOWED_PER_S = 40.0  # rows of each source: workers are idle for half of the time, as in experiments
+_WINDOWED_S, _WORK_S = 6.0, 0.01
+_ELAPSED, _TIMES_AT_ONCE = "elapsed", 50
 _LEAST_S = 1e-6  # less than any of this takes, in case a machine is too restless to tell
 _TIMEOUT_S = 300.0
 
@@ -103,10 +110,39 @@ class Probe(Strategy):
             self._ran_s = None  # writing is no part of a message
 
     def _write(self, worker: int) -> None:
-        lines = b"".join(msgspec.json.encode(sample) + b"\n" for sample in self._samples)
+        _append(self._folder, worker, self._samples)
         self._samples.clear()
-        with (self._folder / f"{worker}.jsonl").open("ab") as file:
-            file.write(lines)
+
+
+class Stopwatch(Fifo):
+    """Samples how long messages of an operator take."""
+
+    def __init__(self, operator: str, folder: Path) -> None:
+        super().__init__()
+        self._operator = operator
+        self._folder = folder
+        self._samples: list[tuple[str, float]] = []
+
+    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+        if not message.critical and operator_of(message.to) == self._operator:
+            self._samples.append((_ELAPSED, elapsed_s))
+            if len(self._samples) >= _TIMES_AT_ONCE:
+                _append(self._folder, context.id, self._samples)
+                self._samples.clear()
+
+
+def _append(folder: Path, worker: int, samples: list[tuple[str, float]]) -> None:
+    with (folder / f"{worker}.jsonl").open("ab") as file:
+        file.write(b"".join(msgspec.json.encode(sample) + b"\n" for sample in samples))
+
+
+def _medians(folder: Path) -> dict[str, float]:
+    """Of each kind of sample, in seconds."""
+    found: dict[str, list[float]] = {}
+    for file in folder.glob("*.jsonl"):
+        for kind, seconds in msgspec.json.Decoder(tuple[str, float]).decode_lines(file.read_bytes()):
+            found.setdefault(kind, []).append(seconds)
+    return {kind: median(its[len(its) // 10 :]) for kind, its in found.items()}  # the first ones warm up
 
 
 def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int) -> Costs:
@@ -114,17 +150,28 @@ def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int) -> Co
     told(f"{rows:,} messages from one worker to the other ...")
     samples = _messages(cluster, rows)
     fetch_s, message_s = samples[_FETCH], samples[_MESSAGE]
+    told("a windowed aggregate ...")
+    operator_s = _window_s(cluster, _WINDOWED_S, 0.0)
+    told("a windowed aggregate, with emulated work ...")
+    with_work_s = _window_s(cluster, _WINDOWED_S, _WORK_S)
     told("barriers with a small state ...")
     small_s = _barrier_s(cluster, _SMALL_BYTES, barriers)
     told("barriers with a large state ...")
     large_s = _barrier_s(cluster, _LARGE_BYTES, barriers)
-    return Costs(
+    costs = {
         # A message is offered to the strategy when the fetcher is about done with it.
-        hop_s=max(_LEAST_S, samples[_ARRIVAL] - fetch_s),
-        fetch_s=max(_LEAST_S, fetch_s),
-        message_s=max(_LEAST_S, message_s),
-        critical_s=max(_LEAST_S, samples[_WITH_CRITICAL] - message_s),
-        state_bytes_per_s=(_LARGE_BYTES - _SMALL_BYTES) / max(_LEAST_S, large_s - small_s),
+        "hop_s": samples[_ARRIVAL] - fetch_s,
+        "fetch_s": fetch_s,
+        "message_s": message_s,
+        "critical_s": samples[_WITH_CRITICAL] - message_s,
+        "operator_s": operator_s,
+        "wake_s": with_work_s - _WORK_S - operator_s,
+    }
+    bytes_per_s = (_LARGE_BYTES - _SMALL_BYTES) / max(_LEAST_S, large_s - small_s)
+    return Costs(
+        **{name: max(_LEAST_S, round(seconds, 6)) for name, seconds in costs.items()},
+        state_bytes_per_s=round(bytes_per_s, -6),
+        cores=os.cpu_count() or 1,
         machine=machine(),
     )
 
@@ -150,14 +197,23 @@ def _messages(cluster: Any, rows: int) -> dict[str, float]:
         source = flow.source(ScheduledRows(partial(_schedule, rows)))
         source.process(Receiver, {"value": int}, name=_RECEIVER).sink(discard())
         cluster.submit(flow, strategy=Probe(Path(folder))).wait(_TIMEOUT_S)
-        found: dict[str, list[float]] = {}
-        for file in Path(folder).glob("*.jsonl"):
-            for kind, seconds in msgspec.json.Decoder(tuple[str, float]).decode_lines(file.read_bytes()):
-                found.setdefault(kind, []).append(seconds)
-    missing = {_ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL} - found.keys()
-    if missing:
+        found = _medians(Path(folder))
+    if {_ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL} - found.keys():
         raise CalibrationError(f"of {rows} messages too few were sampled to tell what they cost; give more.")
-    return {kind: median(its[len(its) // 10 :]) for kind, its in found.items()}  # the first ones warm up
+    return found
+
+
+def _window_s(cluster: Any, seconds: float, work_s: float) -> float:
+    """What a windowed aggregate takes for a message with a row, if work of so many seconds is emulated beside it."""
+    load = constant(_WINDOWED_PER_S)
+    job = WindowJob("costs", [load] * WORKERS, range(WORKERS), WORKERS, 0.0, work_s, 1.0, objective_s=60.0)
+    with TemporaryDirectory(prefix="dirigo-costs-") as folder:
+        flow = flow_of(job, seconds)
+        cluster.submit(flow, strategy=Stopwatch(WINDOWS, Path(folder))).wait(_TIMEOUT_S)
+        found = _medians(Path(folder))
+    if _ELAPSED not in found:
+        raise CalibrationError(f"in {seconds:g} s too few messages were sampled to tell what an operator costs; give more.")
+    return found[_ELAPSED]
 
 
 def _barrier_s(cluster: Any, state_bytes: int, barriers: int) -> float:
@@ -178,4 +234,4 @@ def _schedule(rows: int) -> Iterator[Entry]:
 
 
 def _is_for_receiver(message: Executable) -> bool:
-    return message.to.split("/")[1] == _RECEIVER
+    return operator_of(message.to) == _RECEIVER

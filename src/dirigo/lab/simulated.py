@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Any
 
 from dirigo.flow import Dataflow
+from dirigo.flow.emulation import Work
 from dirigo.flow.job import Job
 from dirigo.flow.payloads import rows_of
 from dirigo.flow.reading import SourceReader
 from dirigo.flow.strategies import strategy_of
 from dirigo.kernel import Data, Directory, Executable, Trail, Worker, WorkerId, job_of
 from dirigo.lab.contest import LOOK_S, WARM_UP_S, Run, Sample, TenantRun
+from dirigo.lab.experiments.costs import Costs
 from dirigo.lab.tenants import Tenant
 from dirigo.runtime.control import JobMetrics
+from dirigo.runtime.executor import ASK_AGAIN_S, PACED_EVERY_S
 from dirigo.runtime.installed import MESSAGE_LEAST_S, MESSAGE_SHARE
 from dirigo.scheduling import StrategyLike, for_worker
 from dirigo.scheduling.accounting import Account, percentiles
 from dirigo.sim.cluster import Cluster
+from dirigo.sim.cores import Cores
 from dirigo.sim.feed import Feed
 from dirigo.sim.network import Network
-from dirigo.sim.service import Service
+from dirigo.sim.service import Service, ServiceTime
 
 HOP_S = 0.0008  # as measured between two workers on one machine
 MESSAGE_COST_S = 0.0003  # what the runtime takes per message beside the work
 _POLL_S = 0.005
-_PACED_S = 0.001  # from one read of a source to the next at least
 _ROWS_MAX = 16_384
 _EVENTS_MAX = 100_000_000
 
@@ -63,10 +65,9 @@ class FlowPool:
         workers: int,
         seed: int,
         *,
-        hop_s: float = HOP_S,
-        message_s: float = MESSAGE_COST_S,
-        fetch_s: float = 0.0,
+        costs: Costs | None = None,
     ) -> None:
+        """``costs``: as measured by ``dirigo calibrate``, on cores that all workers share; otherwise a guess."""
         pattern = strategy_of(strategy)
         directory = Directory()
         self.jobs: dict[str, Job] = {}
@@ -77,7 +78,7 @@ class FlowPool:
             job.prepare_sinks()
             directory.add_job(job.specs(performs_work=False))
             for address, work in job.work.items():
-                more[address] = lambda message, _rng, work=work: 0.0 if message.critical else work.seconds(message.payload)
+                more[address] = _working(work, 0.0 if costs is None else costs.wake_s)
         self.leaves = {
             address
             for job in self.jobs.values()
@@ -89,13 +90,16 @@ class FlowPool:
             workers,
             directory,
             lambda _worker, _rng: for_worker(pattern),
-            network=Network(hop_s),
-            service=Service(message_s).with_more(more),
+            network=Network(HOP_S if costs is None else costs.hop_s),
+            service=Service(MESSAGE_COST_S if costs is None else 0.0).with_more(more),
             seed=seed,
             fires_timers=True,
             measure=rows_of,
-            fetch_s=fetch_s,
+            fetch_s=0.0 if costs is None else costs.fetch_s,
+            cores=None if costs is None else Cores(costs.cores),
+            computing=None if costs is None else _computing(costs),
         )
+        self._rng = self.cluster.rng("sources")
         self.cluster.account = self._note
         self.cluster.trace = self._trace
         self.accounts = {name: Account() for name in self.jobs}
@@ -132,7 +136,8 @@ class FlowPool:
             feed.source.emit(emission)
         if not reader.has_ended:
             due_s = reader.split.next_due_s
-            again_s = now + _POLL_S if due_s is None else max(now + _PACED_S, due_s)
+            # A worker that has nothing to do looks for rows that are due every now and then.
+            again_s = now + _POLL_S if due_s is None else max(now + PACED_EVERY_S, due_s + self._rng.random() * ASK_AGAIN_S)
             self.cluster.at(again_s, lambda: self._pump(reader, feed))
 
     def _note(self, worker: Worker, message: Executable, trail: Trail) -> None:
@@ -183,5 +188,11 @@ class FlowPool:
         return TenantRun(name, metrics, self.ended_s[name], tenant.latency_ms, self.samples[name], self.warm_up[name])
 
 
-def _message_cost(_message: Executable, _rng: Random) -> float:
-    return MESSAGE_COST_S
+def _working(work: Work, wake_s: float) -> ServiceTime:
+    """What is emulated by sleeping, and how much longer a worker then sleeps."""
+    return lambda message, _rng: 0.0 if message.critical else work.seconds(message.payload) + wake_s
+
+
+def _computing(costs: Costs) -> ServiceTime:
+    """What the worker thread computes for a message."""
+    return lambda message, _rng: costs.critical_s if message.critical else costs.message_s + costs.operator_s

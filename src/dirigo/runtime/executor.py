@@ -18,7 +18,7 @@ from dirigo.runtime.site import Site, size_of, told
 
 SOURCE_EVERY_S = 0.02  # so often sources are read in turn although messages wait: their jobs are not the only ones
 PACED_EVERY_S = 0.005  # so often each source is read that gives only what is due: that is soon done, and late otherwise
-_ASK_AGAIN_S = 0.002  # a source that had nothing
+ASK_AGAIN_S = 0.002  # a source that had nothing
 _IDLE_S = 0.5
 
 
@@ -60,7 +60,7 @@ class Executor:
                 if now >= self._look_at_s:
                     reading = self._choose_source(now, while_messages_wait=True)
                     if reading is None:
-                        self._look_at_s = now + _ASK_AGAIN_S
+                        self._look_at_s = now + ASK_AGAIN_S
                 message = None if reading else self._choose_message()
                 if message is None and reading is None:
                     reading = self._choose_source(now, while_messages_wait=False)
@@ -220,7 +220,7 @@ class Executor:
                 return
             job.note_read(reader, rows_before)
             if not emissions:
-                job.retry_s[reader.address] = time.time() + _ASK_AGAIN_S
+                job.retry_s[reader.address] = time.time() + ASK_AGAIN_S
             source = job.sources[reader.address]
             site.worker.now = time.time()
             try:
@@ -242,4 +242,4 @@ class Executor:
     def _patience(self) -> float:
         """How long to sleep if nothing comes: sources that had nothing are asked again."""
         jobs = tuple(self._site.jobs.values())
-        return _ASK_AGAIN_S if any(job.active and job.is_started for job in jobs) else _IDLE_S
+        return ASK_AGAIN_S if any(job.active and job.is_started for job in jobs) else _IDLE_S

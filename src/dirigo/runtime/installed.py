@@ -19,7 +19,18 @@ from dirigo.flow.job import Job
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.reading import Emission, SourceReader
 from dirigo.flow.sources.pushed import PushedSource, PushedSplit
-from dirigo.kernel import Address, Behaviour, Context, CriticalRun, Executable, FunctionSpec, Source, States, WorkerId
+from dirigo.kernel import (
+    Address,
+    Behaviour,
+    Context,
+    CriticalRun,
+    Executable,
+    FunctionSpec,
+    Source,
+    States,
+    WorkerId,
+    operator_of,
+)
 from dirigo.runtime.budget import Budget
 from dirigo.runtime.control import Install, JobFigures
 from dirigo.runtime.log_sink import LogSink
@@ -240,10 +251,6 @@ class Unpacking:
 
     def on_critical(self, context: Context, critical: CriticalRun) -> None:
         self._inner.on_critical(context, critical)
-
-
-def operator_of(address: Address) -> str:
-    return address.split("/")[1]
 
 
 def partition_of(address: Address) -> int:

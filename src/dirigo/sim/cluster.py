@@ -33,12 +33,13 @@ from dirigo.kernel import (
     Worker,
     WorkerId,
 )
+from dirigo.sim.cores import Cores
 from dirigo.sim.feed import Feed
 from dirigo.sim.host import Arriving, Host, Told
 from dirigo.sim.metrics import Metrics
 from dirigo.sim.network import Link, Network, Order
 from dirigo.sim.quiescence import unfinished
-from dirigo.sim.service import Measured, Service
+from dirigo.sim.service import Measured, Service, ServiceTime
 
 Trace = Callable[[float, str, WorkerId, object], None]  # (when, what, where, the message)
 StrategyFactory = Callable[[WorkerId, Random], Hooks]  # the generator is for strategies that leave something to chance
@@ -78,6 +79,8 @@ class Cluster:
         fires_timers: bool = False,
         measure: Callable[[Any], int] | None = None,
         fetch_s: float | FetchTime = 0.0,
+        cores: Cores | None = None,
+        computing: ServiceTime | None = None,
     ) -> None:
         self.seed = seed
         self.now = 0.0
@@ -91,8 +94,12 @@ class Cluster:
         self.fires_timers = fires_timers  # otherwise whoever runs the cluster does
         # What it takes a worker to take a message in from another one, whatever it runs meanwhile. A number counts in the
         # order of sending, which is that of arrival if delays are constant; what a function says, in the order of arrival.
-        self._fetch_s = 0.0 if callable(fetch_s) else fetch_s
-        self._fetch_time = fetch_s if callable(fetch_s) else None
+        self._fetch_s = 0.0 if callable(fetch_s) or cores is not None else fetch_s
+        self._fetch_time = fetch_s if callable(fetch_s) else (lambda _message: fetch_s) if cores is not None else None
+        # Where workers share a machine, taking messages in needs a core, and so does what ``computing`` says of a message
+        # that is executed, beside its service time, in which the worker sleeps.
+        self._cores = cores
+        self._computing = computing
         self._network_rng = self.rng("network")
         self._service_rng = self.rng("service")
         self._is_unordered = self.network.order is Order.NONE
@@ -206,7 +213,9 @@ class Cluster:
                         heappush(heap, (thaw, key, target, item))  # with its old key, so that its elders stay ahead of it
                         continue
                     elif type(item) is Arriving:
-                        target.fetched_at = max(now, target.fetched_at) + item.fetch_s
+                        begin = max(now, target.fetched_at)
+                        cores = self._cores
+                        target.fetched_at = begin + item.fetch_s if cores is None else cores.take(begin, item.fetch_s)
                         heappush(heap, (target.fetched_at, key, target, item.item))
                         continue
                     else:
@@ -311,6 +320,9 @@ class Cluster:
             host.is_applied = True
         else:
             seconds = model(message, self._service_rng)  # type: ignore[operator]
+        if self._computing is not None:
+            computing_s = self._computing(message, self._service_rng)
+            seconds += computing_s if self._cores is None else self._cores.take(now, computing_s) - now
         if host.slowdowns:
             seconds = host.slowed(seconds, now)
         if seconds < 0.0:

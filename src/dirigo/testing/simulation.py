@@ -20,7 +20,7 @@ from dirigo.flow.reading import SourceReader
 from dirigo.flow.sinks.collect import Collected
 from dirigo.flow.sources.source import Source
 from dirigo.flow.strategies import strategy_of
-from dirigo.kernel import Address, Data, Directory, DirigoError, Executable, Trail, Worker, WorkerId
+from dirigo.kernel import Data, Directory, DirigoError, Executable, Trail, Worker, WorkerId, operator_of
 from dirigo.scheduling import Fifo, Strategy, StrategyLike, for_worker
 from dirigo.scheduling.accounting import Account, Satisfaction, percentiles
 from dirigo.sim.cluster import Cluster, StrategyFactory
@@ -227,7 +227,7 @@ class Simulation:
 
     def _note(self, _now: float, what: str, worker: WorkerId, message: Any) -> None:
         if what == "start" and self.job.homes[message.to] != worker:
-            self.elsewhere[_operator(message.to)] += 1
+            self.elsewhere[operator_of(message.to)] += 1
 
 
 def run(flow: Dataflow, rows: Mapping[str, Iterable[Any]] | Iterable[Any] | None = None, **options: Any) -> Simulation:
@@ -240,10 +240,6 @@ def _factory(given: StrategyLike | StrategyFactory) -> StrategyFactory:
         return given
     pattern = strategy_of(given)
     return lambda *_: for_worker(pattern)
-
-
-def _operator(address: Address) -> str:
-    return address.split("/")[1]
 
 
 def _random_service(_message: Any, rng: Random) -> float:

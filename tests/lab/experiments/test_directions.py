@@ -110,7 +110,7 @@ def test_a_job_has_the_same_results_as_a_flow_of_real_operators(shuffles: bool, 
         has_whole=has_whole,
     )
     outcome = SimulatedPool(4, [job], Fifo(), COSTS, 0).run({}, 3.0, 0.0)
-    flows = FlowPool([flow_of(job, 3.0)], "fifo", 4, 0, hop_s=COSTS.hop_s, message_s=COSTS.message_s)
+    flows = FlowPool([flow_of(job, 3.0)], "fifo", 4, 0, costs=COSTS)
     flows.run()
     expected = 6 * (1 if has_whole else 2)
     assert len(outcome.latencies[0].latency_ms) == expected

@@ -71,6 +71,8 @@ class Split(ABC):
 class Source(ABC):
     """What a user hands to a dataflow as the place where rows come from."""
 
+    rows_per_message: int = 1 << 30  # at most; a source for which each row is a message of its own says 1
+
     def __init__(
         self,
         schema: pa.Schema,

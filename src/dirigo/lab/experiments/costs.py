@@ -27,7 +27,10 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_s: float  # of the worker thread, for each message beside what user code takes
     critical_s: float  # of the worker thread, for each critical message
     state_bytes_per_s: float  # at which partial states are packed, moved, unpacked and combined
-    machine: str = ""  # where this was measured
+    operator_s: float = 0.0005  # of an operator for a message with a row, a windowed aggregate
+    wake_s: float = 0.0004  # by which a worker that emulates work sleeps too long
+    cores: int = 2  # of the machine on which this was measured, which all of its workers share
+    machine: str = ""
 
     @classmethod
     def measured(cls) -> Costs:

@@ -11,7 +11,7 @@ from collections import deque
 from pathlib import Path
 from typing import cast
 
-from dirigo.kernel import Executable, Lane, SchedulingContext, Worker, WorkerId, job_of
+from dirigo.kernel import Executable, Lane, SchedulingContext, Worker, WorkerId, job_of, operator_of
 from dirigo.lab.experiments.barrier_clock import BarrierClock
 from dirigo.scheduling import Strategy
 
@@ -36,7 +36,7 @@ class ForwardingInTurn(Strategy):
             self._keep_time(context, message, self._marks)
         address = message.to
         home = context.spec(address).home
-        if home == context.id and address.split("/")[1] == self._operator and message.lane is Lane.INPUT:  # type: ignore[union-attr]
+        if home == context.id and operator_of(address) == self._operator and message.lane is Lane.INPUT:  # type: ignore[union-attr]
             lessees = [worker for worker in context.workers if worker != home][: self._lessees]
             worker = (*lessees, home)[self._turn % (len(lessees) + 1)]
             self._turn += 1

@@ -6,6 +6,7 @@ named, and ends the others. However this ends, no process that it started is lef
 
 from __future__ import annotations
 
+import gc
 import importlib
 import multiprocessing
 import os
@@ -108,9 +109,13 @@ def _simulated(
 
 def _simulate(module: str, name: str, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
     """One run, in a process of the pool."""
-    with _failures_named(name, labels, seed):
-        importlib.import_module(module)
-        return _checked(experiment_named(name).simulate(labels, seed, size, costs), labels, seed)
+    gc.disable()  # looking through millions of objects again and again takes a fifth of the time, and finds nothing
+    try:
+        with _failures_named(name, labels, seed):
+            importlib.import_module(module)
+            return _checked(experiment_named(name).simulate(labels, seed, size, costs), labels, seed)
+    finally:
+        gc.collect()  # the whole simulation, which is over
 
 
 @contextmanager

@@ -30,6 +30,8 @@ class ScheduledRows(Source):
     Event time begins with the schedules, at 0 for all of them, however far apart the splits are read first.
     """
 
+    rows_per_message = 1
+
     def __init__(self, *schedules: Callable[[], Iterator[Entry]]) -> None:
         super().__init__(SCHEMA, name="rows", is_bounded=True, time="at")
         self.schedules = schedules
@@ -48,24 +50,41 @@ class _ScheduledSplit(Split):
         self._began_s: float | None = None
         self.ended = self._next is None
 
-    def read(self, rows_max: int) -> Piece | None:  # noqa: ARG002
+    def read(self, rows_max: int) -> Piece | None:
         now_s = self.clock()
         if self._began_s is None:
             self._began_s = now_s + _WARM_UP_S
-        if self._next is None:
+        first, began_s = self._next, self._began_s
+        if first is None:
             return None
-        value, due_s = self._next.value, self._began_s + self._next.due_s
-        time_ms = round(self._next.due_s * 1000)
-        if due_s > now_s:
-            self.next_due_s = due_s
+        if began_s + first.due_s > now_s:
+            self.next_due_s = began_s + first.due_s
             return None
-        self._next = next(self._entries, None)
-        self.ended = self._next is None
-        self.next_due_s = now_s if self._next is None else self._began_s + self._next.due_s
-        if value is None:
-            return Piece(empty_batch(SCHEMA), reached_ms=time_ms, due_s=due_s)
-        row = [pa.array([value]), pa.array([due_s]), pa.array([time_ms]).cast(pa.timestamp("ms"))]
-        return Piece(pa.RecordBatch.from_arrays(row, schema=SCHEMA), holds_time=True, due_s=due_s)
+        due: list[Entry] = []  # rows that are due, or one watermark
+        entry: Entry | None = first
+        while entry is not None and began_s + entry.due_s <= now_s and len(due) < rows_max:
+            if entry.value is None and due:
+                break
+            due.append(entry)
+            entry = next(self._entries, None)
+            if first.value is None:
+                break
+        self._next = entry
+        self.ended = entry is None
+        self.next_due_s = now_s if entry is None else began_s + entry.due_s
+        if first.value is None:
+            return Piece(empty_batch(SCHEMA), reached_ms=_ms(first.due_s), due_s=began_s + first.due_s)
+        columns = [
+            pa.array([each.value for each in due]),
+            pa.array([began_s + each.due_s for each in due]),
+            pa.array([_ms(each.due_s) for each in due]).cast(pa.timestamp("ms")),
+        ]
+        rows = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        return Piece(rows, holds_time=True, due_s=began_s + first.due_s)
 
     def close(self) -> None:
         self.ended = True
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from dirigo.kernel import Directory, Executable, Trail, Worker, WorkerId, job_of
+from dirigo.kernel import Directory, Executable, Trail, Worker, WorkerId, job_of, operator_of
 from dirigo.lab.experiments.costs import Costs
 from dirigo.lab.experiments.experiment import Labels, Latencies, Outcome
 from dirigo.lab.experiments.window_job import RunningJob, WindowJob
@@ -31,7 +31,7 @@ class SimulatedPool:
             directory.add_job(specs)
             seconds = {"map": job.map_s, "window": job.window_s, "whole": job.whole_s}
             for spec in specs:
-                times[spec.address] = _service_time(seconds[spec.address.split("/")[1]] + costs.message_s, costs.critical_s)
+                times[spec.address] = _service_time(seconds[operator_of(spec.address)] + costs.message_s, costs.critical_s)
         self.cluster = Cluster(
             workers,
             directory,

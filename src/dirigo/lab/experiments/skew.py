@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -28,7 +28,7 @@ EXPONENTS = (0.0, 0.5, 0.7, 0.8)
 MAP_S, WINDOW_S = 0.0002, 0.008
 WINDOW_EVERY_S = 0.4
 _WARM_UP_S = 1.0
-_RESULTS = {Size.FULL: 1_000, Size.QUICK: 100, Size.TINY: 20}
+_RESULTS = {Size.FULL: 1_000, Size.QUICK: 40, Size.TINY: 20}
 _STRATEGIES: dict[str, Callable[[int], Strategy]] = {
     "reject_send": RejectSend,
     # As in the paper, both use lessees only where the lessor is too late: one knows, the other hears of it.
@@ -73,20 +73,20 @@ class Skew(Experiment):
             exponent: {name: summary.one(job="maxima", exponent=exponent, strategy=name)["p50"] for name in _STRATEGIES}
             for exponent in summary.values_of("exponent")
         }
-        over = [each["direct_send"] / each["reject_send"] for each in medians.values()]
+        over = {exponent: each["direct_send"] / each["reject_send"] for exponent, each in medians.items()}
         unaware = [each["direct_send"] / each["direct_send_random"] for each in medians.values()]
         exponents = ", ".join(f"{exponent:g}" for exponent in medians)
         return [
             Claim(
                 "with skew, SLO-driven REJECTSEND's median is below SLO-driven DIRECTSEND's",
                 "3.2 times below",
-                f"DIRECTSEND's over REJECTSEND's, exponents {exponents}: {', '.join(f'{each:.2f}' for each in over)}",
-                over[-1] > 1.0 and over[-1] == max(over),
+                f"DIRECTSEND's over REJECTSEND's, exponents {exponents}: {_listed(over.values())}",
+                all(times > 1.0 for exponent, times in over.items() if float(exponent) > 0.0),
             ),
             Claim(
                 "what senders hear comes late: SLO-driven DIRECTSEND is worse than unaware DIRECTSEND",
                 "median up to 2 times above",
-                f"SLO-driven over unaware: {', '.join(f'{each:.2f}' for each in unaware)}",
+                f"SLO-driven over unaware: {_listed(unaware)}",
                 max(unaware) > 1.0,
             ),
         ]
@@ -137,6 +137,10 @@ class Skew(Experiment):
                 f"{PAUSE_S * 1000:g} ms, except those that were late themselves."
             ),
         ]
+
+
+def _listed(ratios: Iterable[float]) -> str:
+    return ", ".join(f"{ratio:.2f}" for ratio in ratios)
 
 
 def skewed(exponent: float, costs: Costs, workers: int = WORKERS) -> WindowJob:

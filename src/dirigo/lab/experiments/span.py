@@ -21,7 +21,7 @@ UTILISATION = 0.55
 MAP_S, WINDOW_S = 0.0005, 0.0015
 WINDOW_EVERY_S = 0.1
 _WARM_UP_S = 1.0
-_RESULTS = {Size.FULL: 1_000, Size.QUICK: 100, Size.TINY: 40}
+_RESULTS = {Size.FULL: 1_000, Size.QUICK: 60, Size.TINY: 40}
 _STRATEGIES: dict[str, type[RejectSendRandom | DirectSendRandom]] = {
     "reject_send_random": RejectSendRandom,
     "direct_send_random": DirectSendRandom,

@@ -27,7 +27,7 @@ SAVED = 179  # 30 % fewer
 _TINY_PARALLELISM = 16
 UTILISATION = 0.35  # of the workers when jobs are isolated
 BURST_MS = 100
-_SECONDS = {Size.FULL: 30.0, Size.QUICK: 8.0, Size.TINY: 4.0}
+_SECONDS = {Size.FULL: 30.0, Size.QUICK: 5.0, Size.TINY: 4.0}
 _WARM_UP_S = 2.0
 _LESSEES_MAX = 16
 _STRATEGIES = ("fifo", "reject_send")
@@ -53,7 +53,7 @@ class Transient(Experiment):
     def settings(self, scale: Scale, size: Size) -> list[Labels]:
         steps = {
             Size.FULL: (ISOLATED, 218, SAVED, 154, PARALLELISM),
-            Size.QUICK: (ISOLATED, SAVED, PARALLELISM),
+            Size.QUICK: (ISOLATED, SAVED),
             Size.TINY: (2 * _TINY_PARALLELISM, round(1.4 * _TINY_PARALLELISM)),
         }
         if scale is Scale.MACHINE:
