@@ -66,5 +66,6 @@ def _table(costs: Costs) -> Table:
     table.add_column("of what")
     for name, meaning in _MEANINGS.items():
         table.add_row(name, f"{getattr(costs, name) * 1e6:,.0f} µs", meaning)
+    table.add_row("idle_share", f"{costs.idle_share:.1%}", "of a core, for each worker that waits for rows")
     table.add_row("state_bytes_per_s", f"{costs.state_bytes_per_s / 1e6:,.0f} MB/s", "partial states, from lessee to lessor")
     return table

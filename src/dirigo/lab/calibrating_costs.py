@@ -8,6 +8,7 @@ other duties as well, many times a second but seldom beside the messages.
 
 What a byte of state costs is the difference between barriers that collect a large and a small one. What an operator takes is
 what a windowed aggregate does for a single row; and with work that is emulated by sleeping, by how much that is too long.
+Workers that wait for rows look for them, and that takes some of the cores as well.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ _RECEIVER = "receiver"
 _ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL = "arrival", "fetch", "message", "with critical"
 _SAMPLES_AT_ONCE = 500
 _WINDOWED_PER_S = 40.0  # rows of each source: workers are idle for half of the time, as in experiments
+_HARDLY_PER_S = 2.0
 _WINDOWED_S, _WORK_S = 6.0, 0.01
-_ELAPSED, _TIMES_AT_ONCE = "elapsed", 50
+_ELAPSED, _BUSY, _TIMES_AT_ONCE = "elapsed", "busy", 8
 _LEAST_S = 1e-6  # less than any of this takes, in case a machine is too restless to tell
 _TIMEOUT_S = 300.0
 
@@ -115,17 +117,22 @@ class Probe(Strategy):
 
 
 class Stopwatch(Fifo):
-    """Samples how long messages of an operator take."""
+    """Samples how long messages of an operator take, and how busy its worker was from one of them to the next."""
 
     def __init__(self, operator: str, folder: Path) -> None:
         super().__init__()
         self._operator = operator
         self._folder = folder
         self._samples: list[tuple[str, float]] = []
+        self._last: tuple[float, float] | None = None  # when, and what the process had computed for by then
 
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
         if not message.critical and operator_of(message.to) == self._operator:
             self._samples.append((_ELAPSED, elapsed_s))
+            now, computed_s = time.monotonic(), time.process_time()
+            if self._last is not None:
+                self._samples.append((_BUSY, (computed_s - self._last[1]) / (now - self._last[0])))
+            self._last = (now, computed_s)
             if len(self._samples) >= _TIMES_AT_ONCE:
                 _append(self._folder, context.id, self._samples)
                 self._samples.clear()
@@ -151,9 +158,11 @@ def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int) -> Co
     samples = _messages(cluster, rows)
     fetch_s, message_s = samples[_FETCH], samples[_MESSAGE]
     told("a windowed aggregate ...")
-    operator_s = _window_s(cluster, _WINDOWED_S, 0.0)
+    operator_s = _windowed(cluster, _WINDOWED_PER_S, 0.0)[_ELAPSED]
     told("a windowed aggregate, with emulated work ...")
-    with_work_s = _window_s(cluster, _WINDOWED_S, _WORK_S)
+    with_work_s = _windowed(cluster, _WINDOWED_PER_S, _WORK_S)[_ELAPSED]
+    told("workers that wait for rows ...")
+    idle_share = _windowed(cluster, _HARDLY_PER_S, 0.0)[_BUSY]
     told("barriers with a small state ...")
     small_s = _barrier_s(cluster, _SMALL_BYTES, barriers)
     told("barriers with a large state ...")
@@ -170,6 +179,7 @@ def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int) -> Co
     bytes_per_s = (_LARGE_BYTES - _SMALL_BYTES) / max(_LEAST_S, large_s - small_s)
     return Costs(
         **{name: max(_LEAST_S, round(seconds, 6)) for name, seconds in costs.items()},
+        idle_share=round(idle_share, 4),
         state_bytes_per_s=round(bytes_per_s, -6),
         cores=os.cpu_count() or 1,
         machine=machine(),
@@ -203,17 +213,18 @@ def _messages(cluster: Any, rows: int) -> dict[str, float]:
     return found
 
 
-def _window_s(cluster: Any, seconds: float, work_s: float) -> float:
-    """What a windowed aggregate takes for a message with a row, if work of so many seconds is emulated beside it."""
-    load = constant(_WINDOWED_PER_S)
+def _windowed(cluster: Any, per_s: float, work_s: float) -> dict[str, float]:
+    """What a windowed aggregate takes for a message with a row, if work of so many seconds is emulated beside it; and how
+    busy workers are in all, with so many rows a second each."""
+    load = constant(per_s)
     job = WindowJob("costs", [load] * WORKERS, range(WORKERS), WORKERS, 0.0, work_s, 1.0, objective_s=60.0)
     with TemporaryDirectory(prefix="dirigo-costs-") as folder:
-        flow = flow_of(job, seconds)
+        flow = flow_of(job, _WINDOWED_S)
         cluster.submit(flow, strategy=Stopwatch(WINDOWS, Path(folder))).wait(_TIMEOUT_S)
         found = _medians(Path(folder))
-    if _ELAPSED not in found:
-        raise CalibrationError(f"in {seconds:g} s too few messages were sampled to tell what an operator costs; give more.")
-    return found[_ELAPSED]
+    if {_ELAPSED, _BUSY} - found.keys():
+        raise CalibrationError("too few messages were sampled to tell what an operator costs; is this machine very busy?")
+    return found
 
 
 def _barrier_s(cluster: Any, state_bytes: int, barriers: int) -> float:

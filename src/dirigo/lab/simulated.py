@@ -96,8 +96,9 @@ class FlowPool:
             fires_timers=True,
             measure=rows_of,
             fetch_s=0.0 if costs is None else costs.fetch_s,
-            cores=None if costs is None else Cores(costs.cores),
+            cores=None if costs is None else Cores(costs.cores, workers, costs.idle_share),
             computing=None if costs is None else _computing(costs),
+            send_s=0.0 if costs is None else costs.send_s,
         )
         self._rng = self.cluster.rng("sources")
         self.cluster.account = self._note

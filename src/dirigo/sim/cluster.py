@@ -81,6 +81,7 @@ class Cluster:
         fetch_s: float | FetchTime = 0.0,
         cores: Cores | None = None,
         computing: ServiceTime | None = None,
+        send_s: float = 0.0,
     ) -> None:
         self.seed = seed
         self.now = 0.0
@@ -100,6 +101,7 @@ class Cluster:
         # that is executed, beside its service time, in which the worker sleeps.
         self._cores = cores
         self._computing = computing
+        self._send_s = send_s  # for each further message that a worker sends in one go
         self._network_rng = self.rng("network")
         self._service_rng = self.rng("service")
         self._is_unordered = self.network.order is Order.NONE
@@ -310,6 +312,8 @@ class Cluster:
             self._carry(host)
         if message is None:
             return
+        if self._cores is not None:
+            self._cores.working += 1
         model = self.service.model(message.to)
         if type(model) is Measured:
             begin = perf_counter()
@@ -343,6 +347,8 @@ class Cluster:
             return
         message = host.worker.running
         assert message is not None
+        if self._cores is not None:
+            self._cores.working -= 1
         if host.is_applied:
             host.is_applied = False
         else:
@@ -362,9 +368,14 @@ class Cluster:
         if self.carried is not None:
             self.carried(outgoing)
         load = host.worker.strategy.backlog_s(host.worker) if host.tells_load else None
+        is_further = False
         for message in outgoing:
             link, destination = host.links.get(message.worker) or self._connect(host, message.worker)
             item: Any = message if load is None or destination is host else Told(message, host.worker.id, load)
+            if self._send_s and destination is not host:
+                if is_further:
+                    now = now + self._send_s if self._cores is None else self._cores.take(now, self._send_s)
+                is_further = True
             if type(message) is Data:
                 t = link.arrival(_DATA, now)
             else:

@@ -47,7 +47,6 @@ _SOURCE, _FUNCTION = actor_address("overhead", "source"), actor_address("overhea
 _HOME = 0
 # As on two real workers, where the median is 0.7 ms and the 99th percentile 1.5 ms: most of a hop is always the same.
 _LEAST_SHARE, _MORE_SHARE = 0.79, 0.3
-_SEND_SHARE = 0.25  # of what taking a message in takes the sender needs per receiver: 15 to 20 of about 70 microseconds
 _EVENTS_MAX = 1_000_000_000
 
 
@@ -98,7 +97,7 @@ def fetching(costs: Costs) -> FetchTime:
         if kind is SyncRequest or kind is Unsync:
             # The simulator sends to all at once, but a worker to one after the other, in the order of their numbers. That
             # a message is sent later comes to the same as that it is taken in later: its receiver has nothing else to do.
-            return costs.fetch_s + (message.worker - _HOME - 1) * _SEND_SHARE * costs.fetch_s
+            return costs.fetch_s + (message.worker - _HOME - 1) * costs.send_s
         return costs.fetch_s
 
     return seconds
@@ -129,7 +128,7 @@ def assumptions_in_simulation(size: Size, costs: Costs) -> list[str]:
     workers = (
         f"A worker takes in one message after the other, {costs.fetch_s * 1e6:.0f} µs each, and partial states at "
         f"{costs.state_bytes_per_s / 1e6:.0f} MB/s, packing and combining included. Of several messages at once, each "
-        f"leaves {_SEND_SHARE * costs.fetch_s * 1e6:.0f} µs after the one before it. A critical message takes "
+        f"leaves {costs.send_s * 1e6:.0f} µs after the one before it. A critical message takes "
         f"{costs.critical_s * 1e6:.0f} µs."
     )
     return [barriers, hops, workers]
