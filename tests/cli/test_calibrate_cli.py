@@ -23,13 +23,15 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def test_costs_are_measured_shown_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "ROWS", 600)
     monkeypatch.setattr(calibrate, "BARRIERS", 4)
+    monkeypatch.setattr(calibrate, "SECONDS", 3.0)
     out, _ = run("calibrate", "--out", tmp_path / "deep" / "costs.json")
     costs = Costs.read(tmp_path / "deep" / "costs.json")
     assert "Python" in costs.machine
-    for name in ("hop_s", "fetch_s", "message_s", "critical_s"):
+    for name in ("hop_s", "fetch_s", "message_s", "critical_s", "operator_s", "wake_s"):
         assert 1e-6 <= getattr(costs, name) < 1.0
         assert name in out
     assert costs.state_bytes_per_s > 0
+    assert 0.0 < costs.idle_share < 1.0
     assert costs.machine in out.replace("\n", " ")
 
 

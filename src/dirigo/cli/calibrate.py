@@ -14,7 +14,7 @@ from dirigo.cli.following import tell_failure
 from dirigo.cli.output import console, fail
 from dirigo.cli.own_cluster import own_cluster
 from dirigo.cli.status_tables import plain_table
-from dirigo.lab.calibrating_costs import BARRIERS, ROWS, WORKERS, calibrate_costs
+from dirigo.lab.calibrating_costs import BARRIERS, ROWS, SECONDS, WORKERS, calibrate_costs
 from dirigo.lab.experiments.costs import Costs
 from dirigo.runtime.errors import JobFailed
 
@@ -46,7 +46,7 @@ def calibrate(
     with one_line_errors():
         try:
             with own_cluster(workers=WORKERS, master=None) as cluster, console.status("") as status:
-                costs = calibrate_costs(cluster, status.update, rows=ROWS, barriers=BARRIERS)
+                costs = calibrate_costs(cluster, status.update, rows=ROWS, barriers=BARRIERS, seconds=SECONDS)
         except JobFailed as error:
             tell_failure(str(error.args[0]), error.remote_traceback)
             raise typer.Exit(1) from None

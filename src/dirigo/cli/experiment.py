@@ -36,7 +36,7 @@ from dirigo.lab.experiments.storing import label_names, store
 from dirigo.lab.experiments.summarising import session_for, summarise
 
 _ALL = "all"
-_SEEDS, _SEEDS_QUICK = 3, 1
+_SEEDS, _SEEDS_OF_ALL = 3, 1  # by default; three of all would take most of a day
 _WHERE = {Scale.PAPER: "in the simulator", Scale.MACHINE: "on Spark"}
 _Names = typer.Argument(None, metavar="NAME", help="Experiments by name, or 'all'; --list shows them.", show_default=False)
 
@@ -47,7 +47,7 @@ def experiment(
         "paper", "--scale", metavar="SCALE", help="paper: the simulator, with the paper's workers; machine: Spark, here."
     ),
     seeds: int | None = typer.Option(
-        None, "--seeds", metavar="K", help="Runs of each setting: 3, or 1 with --quick.", show_default=False
+        None, "--seeds", metavar="K", help="Runs of each setting: 3, or 1 with --quick and for all.", show_default=False
     ),
     quick: bool = typer.Option(False, "--quick", help="Run less: minutes for all, and rough figures."),
     costs: Path | None = typer.Option(
@@ -87,7 +87,7 @@ def experiment(
             return
         where = _scale(scale)
         chosen = _chosen(names or [], where)
-        count = seeds if seeds is not None else _SEEDS_QUICK if quick else _SEEDS
+        count = seeds if seeds is not None else _SEEDS_OF_ALL if quick or _ALL in (names or []) else _SEEDS
         if count < 1:
             fail(f"{count} seeds are no run; ask for 1 or more")
         size = Size.QUICK if quick else Size.FULL

@@ -41,6 +41,7 @@ from dirigo.scheduling import Fifo, Strategy
 WORKERS = 2
 ROWS = 5_000
 BARRIERS = 60
+SECONDS = 6.0  # of each windowed job
 _PER_S = 500.0  # slow enough that both workers are idle when a message comes
 _ROWS_PER_WATERMARK = 10
 _SMALL_BYTES, _LARGE_BYTES = 64 * KB, 4096 * KB
@@ -49,7 +50,7 @@ _ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL = "arrival", "fetch", "message", "wit
 _SAMPLES_AT_ONCE = 500
 _WINDOWED_PER_S = 40.0  # rows of each source: workers are idle for half of the time, as in experiments
 _HARDLY_PER_S = 2.0
-_WINDOWED_S, _WORK_S = 6.0, 0.01
+_WORK_S = 0.01
 _ELAPSED, _BUSY, _TIMES_AT_ONCE = "elapsed", "busy", 8
 _LEAST_S = 1e-6  # less than any of this takes, in case a machine is too restless to tell
 _TIMEOUT_S = 300.0
@@ -152,17 +153,17 @@ def _medians(folder: Path) -> dict[str, float]:
     return {kind: median(its[len(its) // 10 :]) for kind, its in found.items()}  # the first ones warm up
 
 
-def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int) -> Costs:
+def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int, seconds: float) -> Costs:
     """Measure on a cluster of two workers of this machine on which nothing else runs."""
     told(f"{rows:,} messages from one worker to the other ...")
     samples = _messages(cluster, rows)
     fetch_s, message_s = samples[_FETCH], samples[_MESSAGE]
     told("a windowed aggregate ...")
-    operator_s = _windowed(cluster, _WINDOWED_PER_S, 0.0)[_ELAPSED]
+    operator_s = _windowed(cluster, seconds, _WINDOWED_PER_S, 0.0)[_ELAPSED]
     told("a windowed aggregate, with emulated work ...")
-    with_work_s = _windowed(cluster, _WINDOWED_PER_S, _WORK_S)[_ELAPSED]
+    with_work_s = _windowed(cluster, seconds, _WINDOWED_PER_S, _WORK_S)[_ELAPSED]
     told("workers that wait for rows ...")
-    idle_share = _windowed(cluster, _HARDLY_PER_S, 0.0)[_BUSY]
+    idle_share = _windowed(cluster, seconds, _HARDLY_PER_S, 0.0)[_BUSY]
     told("barriers with a small state ...")
     small_s = _barrier_s(cluster, _SMALL_BYTES, barriers)
     told("barriers with a large state ...")
@@ -213,13 +214,13 @@ def _messages(cluster: Any, rows: int) -> dict[str, float]:
     return found
 
 
-def _windowed(cluster: Any, per_s: float, work_s: float) -> dict[str, float]:
+def _windowed(cluster: Any, seconds: float, per_s: float, work_s: float) -> dict[str, float]:
     """What a windowed aggregate takes for a message with a row, if work of so many seconds is emulated beside it; and how
     busy workers are in all, with so many rows a second each."""
     load = constant(per_s)
     job = WindowJob("costs", [load] * WORKERS, range(WORKERS), WORKERS, 0.0, work_s, 1.0, objective_s=60.0)
     with TemporaryDirectory(prefix="dirigo-costs-") as folder:
-        flow = flow_of(job, _WINDOWED_S)
+        flow = flow_of(job, seconds)
         cluster.submit(flow, strategy=Stopwatch(WINDOWS, Path(folder))).wait(_TIMEOUT_S)
         found = _medians(Path(folder))
     if {_ELAPSED, _BUSY} - found.keys():

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dirigo.lab.experiments.costs import Costs
 from dirigo.lab.experiments.experiment import Experiment, Labels, Outcome, Scale, Size
 from dirigo.lab.experiments.registry import EXPERIMENTS, UnknownExperimentError, experiment_named
 from dirigo.lab.experiments.running import RunError, _ctrl_c_later, run
-from lab.experiments.pretended import COSTS, Endless, Failing, Pretended
+from lab.experiments.pretended import COSTS, Endless, Failing, Pretended, outcome_of
 
 SEEDS = (0, 1, 2)
 
@@ -124,6 +125,23 @@ def test_on_a_cluster_settings_alternate_and_outcomes_are_in_order_all_the_same(
     assert found == [(*setting, seed) for setting in once for seed in (0, 1)]
     assert told[0] == (0, 8, "strategy reject_send, workers 8, load 0.5")
     assert told[-1] == (8, 8, "")
+
+
+def test_settings_of_a_cluster_that_are_simulated_go_by_the_costs_that_are_given() -> None:
+    given: list[Costs] = []
+
+    class Both(Pretended):
+        def is_simulated(self, scale: Scale, labels: Labels) -> bool:
+            return labels["workers"] == 2
+
+        def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+            given.append(costs)
+            return outcome_of(labels, seed)
+
+    cluster = PretendedCluster()
+    run(Both(), Scale.MACHINE, Size.QUICK, (0,), COSTS, cluster=cluster)
+    assert given == [COSTS, COSTS]
+    assert {workers for _, _, workers in cluster.runs} == {8}
 
 
 def test_on_a_cluster_too_the_setting_that_failed_is_named() -> None:

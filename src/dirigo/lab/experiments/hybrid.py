@@ -23,7 +23,7 @@ _STRATEGIES: dict[str, type[RejectSend | DirectSend | DirectSendP2C | Hybrid]] =
 }
 _FUNCTIONS, _INSTANCES = span.SPANS[-1]
 _ALPHA = transient.ALPHAS[-1]
-_RESULTS = {Size.FULL: 1_000, Size.QUICK: 60, Size.TINY: 20}
+_RESULTS = {Size.FULL: 1_000, Size.QUICK: 30, Size.TINY: 20}
 _WARM_UP_S = 1.0
 _TINY_WORKERS = 32
 
