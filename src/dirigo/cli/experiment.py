@@ -36,7 +36,7 @@ from dirigo.lab.experiments.storing import label_names, store
 from dirigo.lab.experiments.summarising import session_for, summarise
 
 _ALL = "all"
-_SEEDS, _SEEDS_OF_ALL = 3, 1  # by default; three of all would take most of a day
+_SEEDS, _SEEDS_OF_ALL = 3, 1  # by default; three of all would take hours
 _WHERE = {Scale.PAPER: "in the simulator", Scale.MACHINE: "on Spark"}
 _Names = typer.Argument(None, metavar="NAME", help="Experiments by name, or 'all'; --list shows them.", show_default=False)
 

@@ -145,7 +145,7 @@ def _append(folder: Path, worker: int, samples: list[tuple[str, float]]) -> None
 
 
 def _medians(folder: Path) -> dict[str, float]:
-    """Of each kind of sample, in seconds."""
+    """Of each kind of sample."""
     found: dict[str, list[float]] = {}
     for file in folder.glob("*.jsonl"):
         for kind, seconds in msgspec.json.Decoder(tuple[str, float]).decode_lines(file.read_bytes()):
