@@ -107,6 +107,28 @@ def test_a_source_that_is_to_end_ends_though_the_budget_is_used_up(worker: OneWo
     assert not job.active
 
 
+def test_a_worker_sleeps_until_a_row_is_due(worker: OneWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = dg.Dataflow("paced")
+    rows = dg.generator(numbers, SCHEMA, block=100, name="numbers")
+    kind = slow(worker, message_s=0.0)
+    source = flow.source(dg.shaped(rows, dg.loads.constant(4)))
+    source.key_by("key").process(kind, schema=SCHEMA).sink(dg.collect())
+    job = worker.start(flow)
+    job.readers[0].split.clock = worker.clock.time
+    slept: list[float] = []
+    pass_s = worker.clock.pass_s
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        pass_s(seconds)
+
+    monkeypatch.setattr(worker.clock, "pass_s", sleep)
+    worker.run(5.0)
+    assert 19 <= kind.rows <= 21, "each when it is due"
+    assert max(slept) <= 0.05, "though it has to look now and then"
+    assert len(slept) < 5.0 / 0.05 + 3 * kind.rows, "and not all the time"
+
+
 # --- sources that have nothing to say --------------------------------------------------------------------------------------
 
 

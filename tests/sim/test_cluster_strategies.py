@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from dirigo.kernel import Executable, Output, SchedulingContext, WorkerId
+from dirigo.kernel import Executable, Output, SchedulingContext, Worker, WorkerId
 from dirigo.scheduling import Fifo, Strategy
 from dirigo.sim.cluster import Cluster
 from dirigo.sim.network import Network
@@ -130,6 +130,45 @@ def test_strategies_that_know_nothing_of_it_tell_nothing() -> None:
     made = cluster(everywhere(Fifo))
     made.run()
     assert made.workers[1].load(0) == (0.0, 0.0)
+
+
+class Busy(Fifo):
+    """Says that a second of work waits while it runs something, and none otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.until = 0.0
+
+    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
+        self.until = context.now + 1.0
+
+    def backlog_s(self, context: SchedulingContext) -> tuple[float, float]:
+        left_s = max(0.0, self.until - context.now)
+        return (left_s, left_s)
+
+
+def test_loads_are_told_without_messages_too_where_that_is_asked_for() -> None:
+    with_messages, alone = (cluster(everywhere(Busy), tells_loads=tells_loads) for tells_loads in (False, True))
+    for made in (with_messages, alone):
+        made.run(until=0.3)  # the relay at worker 1 has begun at 0.1 s, and nothing has been sent since
+    assert with_messages.workers[3].load(1) == (0.0, 0.0)
+    assert 0.9 < min(alone.workers[3].load(1)) <= 1.0  # as it was told
+    assert 1 not in alone.workers[1]._loads
+    alone.run()
+    assert alone.quiescent()  # it does not go on for ever
+
+
+def test_a_load_that_is_worked_off_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[WorkerId, WorkerId]] = []
+    note = Worker.note_load
+
+    def noted(self: Worker, by: WorkerId, load: tuple[float, float]) -> None:
+        told.append((self.id, by))
+        note(self, by, load)
+
+    monkeypatch.setattr(Worker, "note_load", noted)
+    cluster(everywhere(Busy), tells_loads=True).run(until=1.05)
+    assert told.count((3, 1)) == 1
 
 
 # --- being woken -------------------------------------------------------------------------------------------------------

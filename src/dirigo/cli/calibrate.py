@@ -23,6 +23,8 @@ _MEANINGS = {
     "fetch_s": "of the fetcher, to take a message in",
     "message_s": "of the worker thread, for a message, beside user code",
     "critical_s": "of the worker thread, for a critical message",
+    "reply_s": "of the fetcher, for a reply of a lessee among others",
+    "send_s": "for each further message of several that are sent at once",
     "operator_s": "of an operator, for a message with a row: a windowed aggregate",
     "wake_s": "by which a worker that emulates work sleeps too long",
 }

@@ -1,9 +1,13 @@
-"""How much work waits at other workers, as far as it is known here: what they said last, and what was sent to them since."""
+"""How much work waits at other workers, as far as it is known here: what they said last, and what was sent to them since;
+and what they know of this one."""
 
 from __future__ import annotations
 
 from dirigo.kernel.address import WorkerId
 
+TELL_EVERY_S = 0.02  # so often workers see whether their loads are news for others
+TOLD_AT_ONCE = 8  # how many others hear of it each time, at most
+_STEP_S = 0.002  # a smaller change of load is no news
 _UNDER_WAY_S = 0.005  # what was sent less than this ago, and up to twice as long, is not in what its receiver says
 
 
@@ -43,3 +47,26 @@ class Loads:
         if last == period:
             return (period, sent_s, before_s)
         return (period, 0.0, sent_s if last == period - 1 else 0.0)
+
+
+class ToldLoad:
+    """What another worker was told last of the load here, and so believes: that it has been worked off since."""
+
+    __slots__ = ("_all_s", "_at", "_urgent_s")
+
+    def __init__(self) -> None:
+        self._urgent_s = self._all_s = self._at = 0.0
+
+    def note(self, load: tuple[float, float], now: float) -> None:
+        self._urgent_s, self._all_s = load
+        self._at = now
+
+    def is_news(self, load: tuple[float, float], now: float) -> bool:
+        """Whether a load is something quite different from what the other one believes."""
+        passed_s = now - self._at
+        return _differs(self._urgent_s - passed_s, load[0]) or _differs(self._all_s - passed_s, load[1])
+
+
+def _differs(believed_s: float, load_s: float) -> bool:
+    believed_s = max(0.0, believed_s)
+    return abs(load_s - believed_s) > max(_STEP_S, 0.25 * believed_s)

@@ -6,6 +6,8 @@ messages come in: the fetcher calls ``enqueue``, the worker thread ``post_apply`
 time is what a message takes in all: waking up, locks, transport, protocol, strategy, operator. Medians, because threads have
 other duties as well, many times a second but seldom beside the messages.
 
+What replies of lessees cost that come together is measured on parts of workers, see ``barrier_shares``.
+
 What a byte of state costs is the difference between barriers that collect a large and a small one. What an operator takes is
 what a windowed aggregate does for a single row; and with work that is emulated by sleeping, by how much that is too long.
 Workers that wait for rows look for them, and that takes some of the cores as well.
@@ -30,6 +32,7 @@ import pyarrow as pa
 from dirigo.flow import Dataflow, Function, FunctionContext, discard
 from dirigo.flow.loads import constant
 from dirigo.kernel import DirigoError, Executable, SchedulingContext, operator_of
+from dirigo.lab.barrier_shares import measure_shares
 from dirigo.lab.experiments.costs import Costs
 from dirigo.lab.experiments.job_flow import WINDOWS, flow_of
 from dirigo.lab.experiments.overhead import BLOCKED, KB, Setting
@@ -39,6 +42,7 @@ from dirigo.lab.experiments.window_job import WindowJob
 from dirigo.scheduling import Fifo, Strategy
 
 WORKERS = 2
+LESSEES = 32  # of barriers with many
 ROWS = 5_000
 BARRIERS = 60
 SECONDS = 6.0  # of each windowed job
@@ -168,12 +172,16 @@ def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int, secon
     small_s = _barrier_s(cluster, _SMALL_BYTES, barriers)
     told("barriers with a large state ...")
     large_s = _barrier_s(cluster, _LARGE_BYTES, barriers)
+    told("barriers with many lessees ...")
+    shares = measure_shares(LESSEES, barriers)
     costs = {
         # A message is offered to the strategy when the fetcher is about done with it.
         "hop_s": samples[_ARRIVAL] - fetch_s,
         "fetch_s": fetch_s,
         "message_s": message_s,
         "critical_s": samples[_WITH_CRITICAL] - message_s,
+        "reply_s": shares.reply_s,
+        "send_s": shares.send_s,
         "operator_s": operator_s,
         "wake_s": with_work_s - _WORK_S - operator_s,
     }

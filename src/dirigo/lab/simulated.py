@@ -17,7 +17,7 @@ from dirigo.lab.contest import LOOK_S, WARM_UP_S, Run, Sample, TenantRun
 from dirigo.lab.experiments.costs import Costs
 from dirigo.lab.tenants import Tenant
 from dirigo.runtime.control import JobMetrics
-from dirigo.runtime.executor import ASK_AGAIN_S, PACED_EVERY_S
+from dirigo.runtime.executor import PACED_EVERY_S
 from dirigo.runtime.installed import MESSAGE_LEAST_S, MESSAGE_SHARE
 from dirigo.scheduling import StrategyLike, for_worker
 from dirigo.scheduling.accounting import Account, percentiles
@@ -99,8 +99,8 @@ class FlowPool:
             cores=None if costs is None else Cores(costs.cores, workers, costs.idle_share),
             computing=None if costs is None else _computing(costs),
             send_s=0.0 if costs is None else costs.send_s,
+            tells_loads=costs is not None,
         )
-        self._rng = self.cluster.rng("sources")
         self.cluster.account = self._note
         self.cluster.trace = self._trace
         self.accounts = {name: Account() for name in self.jobs}
@@ -137,8 +137,8 @@ class FlowPool:
             feed.source.emit(emission)
         if not reader.has_ended:
             due_s = reader.split.next_due_s
-            # A worker that has nothing to do looks for rows that are due every now and then.
-            again_s = now + _POLL_S if due_s is None else max(now + PACED_EVERY_S, due_s + self._rng.random() * ASK_AGAIN_S)
+            # A worker that has nothing to do sleeps until the next row is due, or looks every now and then.
+            again_s = now + _POLL_S if due_s is None else max(now + PACED_EVERY_S, due_s)
             self.cluster.at(again_s, lambda: self._pump(reader, feed))
 
     def _note(self, worker: Worker, message: Executable, trail: Trail) -> None:

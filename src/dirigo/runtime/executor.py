@@ -18,7 +18,8 @@ from dirigo.runtime.site import Site, size_of, told
 
 SOURCE_EVERY_S = 0.02  # so often sources are read in turn although messages wait: their jobs are not the only ones
 PACED_EVERY_S = 0.005  # so often each source is read that gives only what is due: that is soon done, and late otherwise
-ASK_AGAIN_S = 0.002  # a source that had nothing
+ASK_AGAIN_S = 0.002  # a source that had nothing, and does not know when it will have something
+ASK_AT_LEAST_S = 0.05  # one that knows: it might have to tell that it is idle
 _IDLE_S = 0.5
 
 
@@ -220,7 +221,7 @@ class Executor:
                 return
             job.note_read(reader, rows_before)
             if not emissions:
-                job.retry_s[reader.address] = time.time() + ASK_AGAIN_S
+                job.retry_s[reader.address] = _ask_again_at(time.time(), reader.split.next_due_s)
             source = job.sources[reader.address]
             site.worker.now = time.time()
             try:
@@ -241,5 +242,14 @@ class Executor:
 
     def _patience(self) -> float:
         """How long to sleep if nothing comes: sources that had nothing are asked again."""
-        jobs = tuple(self._site.jobs.values())
-        return ASK_AGAIN_S if any(job.active and job.is_started for job in jobs) else _IDLE_S
+        now = time.time()
+        asked_at = [each for job in tuple(self._site.jobs.values()) for each in job.asked_again_at()]
+        # One that could be asked now waits for something else, such as room or a barrier's acknowledgment.
+        return min((at - now if at > now else ASK_AGAIN_S for at in asked_at), default=_IDLE_S)
+
+
+def _ask_again_at(now: float, due_s: float | None) -> float:
+    """When to read a source again that had nothing."""
+    if due_s is None or due_s <= now:
+        return now + ASK_AGAIN_S
+    return min(due_s, now + ASK_AT_LEAST_S)

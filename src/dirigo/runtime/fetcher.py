@@ -21,23 +21,23 @@ from pathlib import Path
 import msgspec
 import zmq
 
+from dirigo.kernel.loads import TELL_EVERY_S
 from dirigo.runtime import control
 from dirigo.runtime.executor import Executor
 from dirigo.runtime.gate import Gate
 from dirigo.runtime.installed import InstalledJob
+from dirigo.runtime.lanes import Lanes
 from dirigo.runtime.last_words import LastWords
 from dirigo.runtime.log_posting import LogPosting
 from dirigo.runtime.peers import CONTROL, DATA
 from dirigo.runtime.site import Site
 from dirigo.runtime.staging import StagingError
-from dirigo.runtime.wire import BadPacketError, Broken, Head, Pressure, decode_head, decode_messages
 
 BEAT_S = 0.25
-TEND_S = 0.02
+TEND_S = TELL_EVERY_S
 ALONE_AFTER_S = 15.0  # without the controller
 FROZEN_AFTER_S = float(os.environ.get("DIRIGO_FROZEN_AFTER_S", "8"))  # without the interpreter
 STOP_AFTER_S = 5.0  # user code of a removed job that does not stop
-_PACKETS_AT_ONCE = 32
 _STATES_AT_ONCE = 256  # whose size is looked at per beat
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Fetcher:
         self._site = site
         self._executor = executor
         self._gate = gate
-        self._lanes = lanes
+        self._lanes = Lanes(site, lanes)
         self._controller = controller
         self._posting = posting
         self._hello = hello
@@ -91,19 +91,20 @@ class Fetcher:
 
     def _loop(self) -> None:
         poller = zmq.Poller()
-        watched = [*self._lanes, self._controller, self._posting.socket, self._gate.socket, *self._gate.monitors]
+        lanes = self._lanes
+        watched = [*lanes.sockets, self._controller, self._posting.socket, self._gate.socket, *self._gate.monitors]
         for socket in watched:
             poller.register(socket, zmq.POLLIN)
         poller.register(self._site.bell.descriptor, zmq.POLLIN)
-        control_lane, data_lane = self._lanes
+        control_lane, data_lane = lanes.sockets
         while not self._is_done:
             ready = dict(poller.poll(int(TEND_S * 1000)))
             if control_lane in ready:
-                self._fetch(CONTROL)
+                lanes.take_in(CONTROL)
             if self._controller in ready:
                 self._obey()
             if data_lane in ready:
-                self._fetch(DATA)
+                lanes.take_in(DATA)
             if self._site.bell.descriptor in ready:
                 self._site.bell.silence()
             if self._gate.socket in ready:
@@ -120,41 +121,7 @@ class Fetcher:
                 self._tended_s = now
                 self._tend(now)
 
-    # --- other workers -------------------------------------------------------------------------------------------------
-
-    def _fetch(self, lane: int) -> None:
-        """Take packets in, without unpacking what they carry."""
-        site, socket = self._site, self._lanes[lane]
-        for _ in range(_PACKETS_AT_ONCE):
-            try:
-                frames = socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            try:
-                head = decode_head(frames)
-                with site.lock:
-                    problem = site.peers.accept(lane, head, sum(map(len, frames)))
-                    if not problem:
-                        site.worker.now = time.time()
-                        site.worker.note_load(head.sender, head.load)
-                if problem is None:
-                    self._deliver(head, frames)
-                elif problem:
-                    site.refusals.note(problem)
-            except BadPacketError as error:
-                site.refusals.note("a malformed packet", str(error))
-
-    def _deliver(self, head: Head, frames: list[bytes]) -> None:
-        """Hand over the messages of a packet that counts as arrived: if they cannot be read, their jobs are lost."""
-        site = self._site
-        try:
-            messages = decode_messages(head, frames, site.schemas)
-        except BadPacketError as error:
-            broken = {message.to for message in head.messages if not isinstance(message, Pressure)}
-            messages = [Broken(to, str(error)) for to in broken]
-            site.refusals.note("a malformed packet", str(error))
-        with site.lock:
-            site.deliver(messages)
+    # --- now and then -------------------------------------------------------------------------------------------------
 
     def _tend(self, now: float) -> None:
         self._gate.tend()

@@ -138,6 +138,10 @@ class InstalledJob:
             return best
         return None if self.budget.is_ahead(best.newest_ms, self._times()) else best
 
+    def asked_again_at(self) -> list[float]:
+        """When each source may be read again, as far as that is up to the source."""
+        return [self.retry_s.get(reader.address, 0.0) for reader in tuple(self.active)] if self.is_started else []
+
     def next_to_end(self) -> SourceReader | None:
         """A source that was asked to end and has not yet."""
         return next((reader for reader in self.active if self.should_end(reader)), None) if self.is_started else None

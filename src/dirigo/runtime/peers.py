@@ -13,6 +13,7 @@ from typing import Any
 import zmq
 
 from dirigo.kernel import Data, Message, WorkerId, job_of
+from dirigo.kernel.loads import TOLD_AT_ONCE, ToldLoad
 from dirigo.runtime.control import Member
 from dirigo.runtime.keys import Keys
 from dirigo.runtime.link import Parcel, Receiving, Sending
@@ -24,8 +25,6 @@ LARGE_BYTES = 1 << 16  # a control message of this size would hold up the others
 PACKETS_IN_SOCKET = 256
 PACKET_BYTES_MOST = 1 << 20  # a burst is cut into packets of about this size
 LOST_AFTER_S = 30.0
-_LOADS_AT_ONCE = 8
-_LOAD_STEP_S = 0.002  # a smaller change of load is no news
 
 
 class Lane:
@@ -58,7 +57,7 @@ class Peer:
         self.member = member
         self.lanes = lanes
         self.is_reported = False
-        self.load_told = (0.0, 0.0)
+        self.load_told = ToldLoad()
 
 
 class Peers:
@@ -182,7 +181,7 @@ class Peers:
         control.told()
         data.told()
         own = (FORMAT, self._worker, self.incarnation)
-        peer.load_told = self.load
+        peer.load_told.note(self.load, self._clock())
         return Head(*own, member.worker, member.incarnation, number, acks, is_missing, self.load, schemas, headers)
 
     # --- receiving -----------------------------------------------------------------------------------------------------
@@ -223,12 +222,13 @@ class Peers:
             peer.lanes[CONTROL].receiving.is_missing = True  # tell later
 
     def tell_load(self) -> None:
-        """Tell some of those, in turn, that have heard something quite different; others hear of it with the next packet."""
+        """Tell some of those, in turn, that believe something quite different; others hear of it with the next packet."""
         peers = list(self.by_worker.values())
-        for _ in range(min(len(peers), _LOADS_AT_ONCE)):
+        now = self._clock()
+        for _ in range(min(len(peers), TOLD_AT_ONCE)):
             self._turn += 1
             peer = peers[self._turn % len(peers)]
-            if any(_is_news(told, now) for told, now in zip(peer.load_told, self.load, strict=True)):
+            if peer.load_told.is_news(self.load, now):
                 self._acknowledge(peer)
 
     def tend(self) -> list[Peer]:
@@ -246,10 +246,6 @@ class Peers:
             if any(lane.receiving.owes_soon() for lane in peer.lanes):
                 self._acknowledge(peer)
         return silent
-
-
-def _is_news(told_s: float, now_s: float) -> bool:
-    return abs(now_s - told_s) > max(_LOAD_STEP_S, 0.25 * told_s)
 
 
 class Draft:

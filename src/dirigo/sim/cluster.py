@@ -8,7 +8,8 @@ instance meanwhile, so at either end the result is the same; but were the kernel
 the update would land in the wrong place, and a run would show it. A ``Measured`` service has to apply at the start, because
 only then is the time known. Control messages and arrivals are handled while a message runs, as by a worker's fetcher thread.
 
-Workers whose strategy knows how much waits at them tell it along with what they send, as real ones do.
+Workers whose strategy knows how much waits at them tell it along with what they send, as real ones do. These tell it now and
+then without anything else to send as well; that is left out of large simulations, where it would be most of what happens.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from dirigo.kernel import (
     Worker,
     WorkerId,
 )
+from dirigo.kernel.loads import TOLD_AT_ONCE
 from dirigo.sim.cores import Cores
 from dirigo.sim.feed import Feed
 from dirigo.sim.host import Arriving, Host, Told
@@ -45,13 +47,15 @@ Trace = Callable[[float, str, WorkerId, object], None]  # (when, what, where, th
 StrategyFactory = Callable[[WorkerId, Random], Hooks]  # the generator is for strategies that leave something to chance
 ObserverFactory = Callable[[WorkerId], Observer]
 Carried = Callable[[list[Message]], None]  # what one worker sent in one go, before the network has it
-FetchTime = Callable[[Message], float]  # in seconds, for a message from another worker
+# In seconds, for a message from another worker, or for a load that is told without one; and whether the fetcher was still
+# taking in something else when it came.
+FetchTime = Callable[[Message | None, bool], float]
 
 EVENTS_MAX = 10_000_000
 _FOREVER = float("inf")
 _LAST_MOMENT = float_info.max  # what is due later (a freeze that never ends) does not happen
 _DATA, _CONTROL = 0, 1
-_ALARM = "alarm"  # an event of a host beside its messages
+_ALARM, _TELL = "alarm", "tell"  # events of a host beside its messages
 # Above the counter that breaks ties in the order of sending, room for a random number that breaks them otherwise.
 _TIE_BITS, _COUNTER_BITS = 28, 34
 
@@ -82,6 +86,7 @@ class Cluster:
         cores: Cores | None = None,
         computing: ServiceTime | None = None,
         send_s: float = 0.0,
+        tells_loads: bool = False,
     ) -> None:
         self.seed = seed
         self.now = 0.0
@@ -96,12 +101,15 @@ class Cluster:
         # What it takes a worker to take a message in from another one, whatever it runs meanwhile. A number counts in the
         # order of sending, which is that of arrival if delays are constant; what a function says, in the order of arrival.
         self._fetch_s = 0.0 if callable(fetch_s) or cores is not None else fetch_s
-        self._fetch_time = fetch_s if callable(fetch_s) else (lambda _message: fetch_s) if cores is not None else None
+        self._fetch_time: FetchTime | None = fetch_s if callable(fetch_s) else None
+        if cores is not None and not callable(fetch_s):
+            self._fetch_time = lambda _message, _is_awake: fetch_s
         # Where workers share a machine, taking messages in needs a core, and so does what ``computing`` says of a message
         # that is executed, beside its service time, in which the worker sleeps.
         self._cores = cores
         self._computing = computing
         self._send_s = send_s  # for each further message that a worker sends in one go
+        self._tells_loads = tells_loads  # also without a message
         self._network_rng = self.rng("network")
         self._service_rng = self.rng("service")
         self._is_unordered = self.network.order is Order.NONE
@@ -211,19 +219,21 @@ class Cluster:
                         self._finish(target, key)
                     elif item is _ALARM:
                         self._fire_timers(target)
+                    elif item is _TELL:
+                        self._tell_load(target)
+                        continue
                     elif target.freezes and (thaw := target.freezes.open_at(now)) > now:
                         heappush(heap, (thaw, key, target, item))  # with its old key, so that its elders stay ahead of it
                         continue
                     elif type(item) is Arriving:
-                        begin = max(now, target.fetched_at)
-                        cores = self._cores
-                        target.fetched_at = begin + item.fetch_s if cores is None else cores.take(begin, item.fetch_s)
-                        heappush(heap, (target.fetched_at, key, target, item.item))
+                        self._take_in(target, key, item.item)
                         continue
                     else:
                         if type(item) is Told:
                             worker.note_load(item.by, item.load)
                             item = item.message
+                            if item is None:
+                                continue
                         if type(item) is Data:
                             data_delivered += 1
                         else:
@@ -235,6 +245,9 @@ class Cluster:
                         self._carry(target)
                     if target.may_wake or (worker.timed and self.fires_timers):
                         self._set_alarm(target)
+                    if self._tells_loads and target.tells_load and target.tells_at <= now:
+                        target.tells_at = target.next_tick(now)
+                        self.push(target.tells_at, target, _TELL)
                     if worker.running is None and not target.is_noted:
                         target.is_noted = True
                         noted.append(target)
@@ -247,6 +260,14 @@ class Cluster:
             metrics.events += events
             metrics.data_delivered += data_delivered
             metrics.control_delivered += control_delivered
+
+    def _take_in(self, host: Host, key: int, item: Message | Told) -> None:
+        """Something has come, and is taken in after what came before it."""
+        assert self._fetch_time is not None
+        begin = max(self.now, host.fetched_at)
+        seconds = self._fetch_time(item.message if type(item) is Told else item, begin > self.now)
+        host.fetched_at = begin + seconds if self._cores is None else self._cores.take(begin, seconds)
+        heappush(self._heap, (host.fetched_at, key, host, item))
 
     def _do_other(self, key: int, target: Feed | None, item: Any) -> None:
         """An event that is not a worker's: a source emits, or somebody asked for a call."""
@@ -371,7 +392,11 @@ class Cluster:
         is_further = False
         for message in outgoing:
             link, destination = host.links.get(message.worker) or self._connect(host, message.worker)
-            item: Any = message if load is None or destination is host else Told(message, host.worker.id, load)
+            item: Any = message
+            if load is not None and destination is not host:
+                item = Told(message, host.worker.id, load)
+                if self._tells_loads:
+                    host.loads_told[message.worker].note(load, self.now)
             if self._send_s and destination is not host:
                 if is_further:
                     now = now + self._send_s if self._cores is None else self._cores.take(now, self._send_s)
@@ -387,9 +412,22 @@ class Cluster:
                 if self._fetch_s:
                     t = destination.fetched_at = max(t, destination.fetched_at) + self._fetch_s
                 elif self._fetch_time is not None:
-                    item = Arriving(item, self._fetch_time(message))
+                    item = Arriving(item)
             heappush(heap, (t, self._key(), destination, item))
         outgoing.clear()
+
+    def _tell_load(self, host: Host) -> None:
+        """Tell some of the others for whom it is news what waits at a worker."""
+        now, own = self.now, host.worker.id
+        load = host.worker.strategy.backlog_s(host.worker)
+        unaware = [worker for worker in self._hosts if worker != own and host.loads_told[worker].is_news(load, now)]
+        for worker in unaware[:TOLD_AT_ONCE]:
+            host.loads_told[worker].note(load, now)
+            link, destination = host.links.get(worker) or self._connect(host, worker)
+            leaves = now + self._send_s if self._cores is None else self._cores.take(now, self._send_s)
+            told = Told(None, own, load)
+            item = told if self._fetch_time is None else Arriving(told)
+            heappush(self._heap, (link.arrival(_CONTROL, leaves), self._key(), destination, item))
 
     def _key(self) -> int:
         """Breaks ties between messages that arrive in one instant."""

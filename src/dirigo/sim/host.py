@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import final
 
 from dirigo.kernel import Message, Worker, WorkerId
+from dirigo.kernel.loads import TELL_EVERY_S, ToldLoad
 from dirigo.scheduling import Strategy
 from dirigo.sim.interval import Intervals
 from dirigo.sim.network import Link
 
+_GOLDEN = 0.618  # multiples of it, modulo 1, are nowhere near to each other
+
 
 @final
 class Told:
-    """A message on its way to another worker, with what its sender had waiting when it was sent."""
+    """A message on its way to another worker, with what its sender had waiting when it was sent; or that alone."""
 
     __slots__ = ("by", "load", "message")
 
-    def __init__(self, message: Message, by: WorkerId, load: tuple[float, float]) -> None:
+    def __init__(self, message: Message | None, by: WorkerId, load: tuple[float, float]) -> None:
         self.message = message
         self.by = by
         self.load = load
@@ -26,11 +30,10 @@ class Told:
 class Arriving:
     """A message, or what is told along with it, that its receiver still has to take in, which takes some time of its own."""
 
-    __slots__ = ("fetch_s", "item")
+    __slots__ = ("item",)
 
-    def __init__(self, item: Message | Told, fetch_s: float) -> None:
+    def __init__(self, item: Message | Told) -> None:
         self.item = item
-        self.fetch_s = fetch_s
 
 
 @final
@@ -43,10 +46,12 @@ class Host:
         "is_applied",
         "is_noted",
         "links",
+        "loads_told",
         "may_wake",
         "service_s",
         "slowdowns",
         "started",
+        "tells_at",
         "tells_load",
         "timer_at",
         "worker",
@@ -57,6 +62,8 @@ class Host:
         kind = type(worker.strategy)  # most need neither, and are spared being asked for every message
         self.may_wake = kind.wake_at is not Strategy.wake_at
         self.tells_load = kind.backlog_s is not Strategy.backlog_s
+        self.loads_told: defaultdict[WorkerId, ToldLoad] = defaultdict(ToldLoad)
+        self.tells_at = float("-inf")  # when it sees, or has seen, whether its load is news for others
         self.links: dict[WorkerId, tuple[Link, Host]] = {}
         self.started = 0.0  # of the message that is running
         self.service_s = 0.0
@@ -72,3 +79,8 @@ class Host:
             if from_t <= now < to_t:
                 seconds *= factor
         return seconds
+
+    def next_tick(self, now: float) -> float:
+        """When it sees again whether its load is news. Workers do so at moments of their own."""
+        phase_s = self.worker.id * _GOLDEN % 1.0 * TELL_EVERY_S
+        return phase_s + ((now - phase_s) // TELL_EVERY_S + 1) * TELL_EVERY_S

@@ -71,7 +71,8 @@ def test_a_hop_takes_what_was_measured_in_the_median() -> None:
 
 def test_a_partial_state_takes_the_fetcher_its_bytes() -> None:
     reply = SyncReply("job/sum/0", 0, 1, 1, Partial({"held": bytes(1_000_000)}), (), 0)
-    assert fetching(COSTS)(reply) == pytest.approx(COSTS.fetch_s + 0.004)
+    assert fetching(COSTS)(reply, False) == pytest.approx(COSTS.fetch_s + 0.004)
+    assert fetching(COSTS)(reply, True) == pytest.approx(COSTS.reply_s + 0.004)
 
 
 def test_what_arrives_first_is_taken_in_first() -> None:
@@ -90,7 +91,7 @@ def test_what_arrives_first_is_taken_in_first() -> None:
         lambda *_: Fifo(),
         network=network,
         trace=trace,
-        fetch_s=lambda message: fetch_s[cast(Data, message).payload],
+        fetch_s=lambda message, _is_awake: fetch_s[cast(Data, message).payload],
     )
     cluster.source(A, HOMES[A], (RELAY,)).emit_at(0.0, Output(RELAY, ("a", 1)))
     later = cluster.source(B, HOMES[B], (RELAY,))

@@ -27,17 +27,13 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_s: float  # of the worker thread, for each message beside what user code takes
     critical_s: float  # of the worker thread, for each critical message
     state_bytes_per_s: float  # at which partial states are packed, moved, unpacked and combined
+    reply_s: float = 0.00006  # of the fetcher, for the reply of a lessee that comes while it takes in others
+    send_s: float = 0.00003  # for each further message of several that are sent at once
     operator_s: float = 0.0005  # of an operator for a message with a row, a windowed aggregate
     wake_s: float = 0.0004  # by which a worker that emulates work sleeps too long
     idle_share: float = 0.03  # of a core, that a worker takes while it waits for the rows of a job
     cores: int = 2  # of the machine on which this was measured, which all of its workers share
     machine: str = ""
-
-    @property
-    def send_s(self) -> float:
-        """For each further message of several that are sent at once: 15 to 20 of about 70 microseconds, where both were
-        measured."""
-        return 0.25 * self.fetch_s
 
     @classmethod
     def measured(cls) -> Costs:

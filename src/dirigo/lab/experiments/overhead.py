@@ -87,13 +87,15 @@ def hop_delay(costs: Costs) -> Delay:
 def fetching(costs: Costs) -> FetchTime:
     """What it takes the fetcher to take in a message of a barrier, and its sender to have it sent among others."""
 
-    def seconds(message: Message) -> float:
+    def seconds(message: Message | None, is_awake: bool) -> float:
+        assert message is not None, "loads are told with messages only"
         kind = type(message)
         if kind is SyncRequestAck:
             return 0.0  # it comes in the packet of the reply, as these lessees have nothing left to do when they are asked
         if isinstance(message, SyncReply):
             moved = sum(map(len, message.partial.values.values()))
-            return costs.fetch_s + moved / costs.state_bytes_per_s
+            # What a message takes that comes alone is mostly waking up.
+            return (costs.reply_s if is_awake else costs.fetch_s) + moved / costs.state_bytes_per_s
         if kind is SyncRequest or kind is Unsync:
             # The simulator sends to all at once, but a worker to one after the other, in the order of their numbers. That
             # a message is sent later comes to the same as that it is taken in later: its receiver has nothing else to do.
@@ -126,8 +128,9 @@ def assumptions_in_simulation(size: Size, costs: Costs) -> list[str]:
         "shape that was measured between two real workers."
     )
     workers = (
-        f"A worker takes in one message after the other, {costs.fetch_s * 1e6:.0f} µs each, and partial states at "
-        f"{costs.state_bytes_per_s / 1e6:.0f} MB/s, packing and combining included. Of several messages at once, each "
+        f"A worker takes in one message after the other, {costs.fetch_s * 1e6:.0f} µs each, replies that come meanwhile "
+        f"{costs.reply_s * 1e6:.0f} µs each, and partial states at {costs.state_bytes_per_s / 1e6:.0f} MB/s, packing and "
+        "combining included. Of several messages at once, each "
         f"leaves {costs.send_s * 1e6:.0f} µs after the one before it. A critical message takes "
         f"{costs.critical_s * 1e6:.0f} µs."
     )

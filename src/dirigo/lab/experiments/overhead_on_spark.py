@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ from dirigo.lab.experiments.scheduled_rows import Entry, ScheduledRows
 from dirigo.state import ValueState
 
 ROUNDS_ON_SPARK = {Size.FULL: 300, Size.QUICK: 100, Size.TINY: 20}
-_HOLDER = "holder"
+HOLDER = "holder"
 _TIMEOUT_S = 1_200.0
 _BARRIER_AFTER = 0.7  # of the time between two barriers, from the messages before one: they should be done by then
 _BYTES_PER_S = 40e6  # what two cores surely move, so that a barrier is over before the next one's messages come
@@ -43,12 +43,17 @@ class Holder(Function):
 def run_on_spark(cluster: Any, setting: Setting, rounds: int, labels: Labels, seed: int) -> Outcome:
     """Hold so many barriers on a cluster of this machine, with at least one worker more than lessees."""
     with TemporaryDirectory(prefix="dirigo-barriers-") as folder:
-        strategy = ForwardingInTurn(_HOLDER, setting.lessees, Path(folder))
-        flow = Dataflow("overhead", watermark_every="1ms")
-        rows = flow.source(ScheduledRows(partial(_schedule, setting, rounds + WARM_UP_ROUNDS)))
-        rows.process(Holder(setting.state_bytes), {"value": int}, name=_HOLDER).sink(discard())
+        strategy = ForwardingInTurn(HOLDER, setting.lessees, Path(folder))
+        flow = flow_of(partial(_schedule, setting, rounds + WARM_UP_ROUNDS), setting.state_bytes)
         cluster.submit(flow, strategy=strategy).wait(_TIMEOUT_S)
         return outcome(timed_rounds(read_marks(Path(folder))), setting, labels, seed)
+
+
+def flow_of(schedule: Callable[[], Iterator[Entry]], state_bytes: int) -> Dataflow:
+    """One function that holds a state of this size, and what comes to it."""
+    flow = Dataflow("overhead", watermark_every="1ms")
+    flow.source(ScheduledRows(schedule)).process(Holder(state_bytes), {"value": int}, name=HOLDER).sink(discard())
+    return flow
 
 
 def every_s(setting: Setting) -> float:
