@@ -20,6 +20,7 @@ from dirigo.runtime.errors import JobFailed
 
 _MEANINGS = {
     "hop_s": "a message on its way, until the other worker takes it in",
+    "packet_s": "of other threads, at each end of that way",
     "fetch_s": "of the fetcher, to take a message in",
     "message_s": "of the worker thread, for a message, beside user code",
     "critical_s": "of the worker thread, for a critical message",

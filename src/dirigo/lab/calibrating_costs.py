@@ -3,8 +3,9 @@
 A source at one worker sends rows to a function at the other one, which does nothing with them; now and then comes a
 watermark. A strategy that only looks (``Probe``) samples the processor's time of the threads that call its hooks, where the
 messages come in: the fetcher calls ``enqueue``, the worker thread ``post_apply``. From one message to the next, a thread's
-time is what a message takes in all: waking up, locks, transport, protocol, strategy, operator. Medians, because threads have
-other duties as well, many times a second but seldom beside the messages.
+time is what a message takes in all: waking up, locks, transport, protocol, strategy, operator. What the process takes beyond
+these two threads is for packets on their way: encryption and TCP. Medians, because threads have other duties as well, many
+times a second but seldom beside the messages.
 
 What replies of lessees cost that come together is measured on parts of workers, see ``barrier_shares``.
 
@@ -50,7 +51,7 @@ _PER_S = 500.0  # slow enough that both workers are idle when a message comes
 _ROWS_PER_WATERMARK = 10
 _SMALL_BYTES, _LARGE_BYTES = 64 * KB, 4096 * KB
 _RECEIVER = "receiver"
-_ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL = "arrival", "fetch", "message", "with critical"
+_ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL, _ALL_THREADS = "arrival", "fetch", "message", "with critical", "all threads"
 _SAMPLES_AT_ONCE = 500
 _WINDOWED_PER_S = 40.0  # rows of each source: workers are idle for half of the time, as in experiments
 _HARDLY_PER_S = 2.0
@@ -83,6 +84,7 @@ class Probe(Strategy):
         self._samples: list[tuple[str, float]] = []
         self._fetched_s: float | None = None  # the fetcher's time when it had taken in the last row, if only rows came since
         self._ran_s: float | None = None  # the worker thread's time when it had run the last row
+        self._computed_s = 0.0  # the time of all threads then
         self._criticals = 0  # that it has run since
 
     def enqueue(self, context: SchedulingContext, message: Executable) -> None:
@@ -108,10 +110,12 @@ class Probe(Strategy):
         if message.critical:
             self._criticals += 1
             return
-        ran_s = time.thread_time()
+        ran_s, computed_s = time.thread_time(), time.process_time()
         if self._ran_s is not None and self._criticals <= 1:
             self._samples.append((_WITH_CRITICAL if self._criticals else _MESSAGE, ran_s - self._ran_s))
-        self._ran_s, self._criticals = ran_s, 0
+            if not self._criticals:
+                self._samples.append((_ALL_THREADS, computed_s - self._computed_s))
+        self._ran_s, self._computed_s, self._criticals = ran_s, computed_s, 0
         if len(self._samples) >= _SAMPLES_AT_ONCE:
             self._write(context.id)
             self._ran_s = None  # writing is no part of a message
@@ -177,6 +181,7 @@ def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int, secon
     costs = {
         # A message is offered to the strategy when the fetcher is about done with it.
         "hop_s": samples[_ARRIVAL] - fetch_s,
+        "packet_s": samples[_ALL_THREADS] - fetch_s - message_s,
         "fetch_s": fetch_s,
         "message_s": message_s,
         "critical_s": samples[_WITH_CRITICAL] - message_s,
@@ -217,7 +222,7 @@ def _messages(cluster: Any, rows: int) -> dict[str, float]:
         source.process(Receiver, {"value": int}, name=_RECEIVER).sink(discard())
         cluster.submit(flow, strategy=Probe(Path(folder))).wait(_TIMEOUT_S)
         found = _medians(Path(folder))
-    if {_ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL} - found.keys():
+    if {_ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL, _ALL_THREADS} - found.keys():
         raise CalibrationError(f"of {rows} messages too few were sampled to tell what they cost; give more.")
     return found
 

@@ -90,7 +90,7 @@ class FlowPool:
             workers,
             directory,
             lambda _worker, _rng: for_worker(pattern),
-            network=Network(HOP_S if costs is None else costs.hop_s),
+            network=Network(HOP_S if costs is None else max(0.0, costs.hop_s - 2 * costs.packet_s)),
             service=Service(MESSAGE_COST_S if costs is None else 0.0).with_more(more),
             seed=seed,
             fires_timers=True,
@@ -98,6 +98,7 @@ class FlowPool:
             fetch_s=0.0 if costs is None else costs.fetch_s,
             cores=None if costs is None else Cores(costs.cores, workers, costs.idle_share),
             computing=None if costs is None else _computing(costs),
+            packet_s=0.0 if costs is None else costs.packet_s,
             send_s=0.0 if costs is None else costs.send_s,
             tells_loads=costs is not None,
         )

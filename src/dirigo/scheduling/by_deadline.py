@@ -20,7 +20,7 @@ from math import inf
 from dirigo.kernel import Address, Executable, SchedulingContext, WorkerId, job_of
 from dirigo.scheduling.costs import Costs
 from dirigo.scheduling.deadline_queue import DeadlineQueue
-from dirigo.scheduling.deadlines import PATIENCE_S, due
+from dirigo.scheduling.deadlines import PATIENCE_S, due, is_input_of
 from dirigo.scheduling.fair_queue import FairQueue
 from dirigo.scheduling.shares import Shares
 from dirigo.scheduling.strategy import Strategy
@@ -96,6 +96,14 @@ class ByDeadline(Strategy):
         if message.to in self._awaited:
             handicap_s *= BARRIER_SHARE
         self.second.push(message, job, weight, cost_s, handicap_s=handicap_s, since=since)
+
+    def take_inputs(self, actor: Address) -> list[Executable]:
+        """Keep no longer what has come to an actor from upstream. It has not had its share of the worker yet."""
+        first = self.queue.take(lambda message: is_input_of(message, actor))
+        second = self.second.take(lambda entry: is_input_of(entry.message, actor))
+        paid_s = sum(cost_s for _, cost_s in first) + sum(entry.cost_s for entry in second if entry.is_only_late)
+        self.shares.refund(job_of(actor), paid_s)
+        return [message for message, _ in first] + [entry.message for entry in second]
 
     # --- out -----------------------------------------------------------------------------------------------------------
 

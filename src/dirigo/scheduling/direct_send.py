@@ -12,6 +12,7 @@ from typing import Any
 
 from dirigo.kernel import Address, CriticalOutput, Executable, Lane, Output, SchedulingContext, WorkerId
 from dirigo.scheduling.by_deadline import ByDeadline
+from dirigo.scheduling.given_back import GivenBack
 from dirigo.scheduling.lessees import Span, selector_named
 from dirigo.scheduling.reject_send import LESSEES_MAX
 
@@ -38,21 +39,32 @@ class DirectSend(ByDeadline):
         self.span = Span(lessees_max)
         self.pause_s = pause_s
         self.select = selector_named(selector)
+        self.given_back = GivenBack()
         self._paused: dict[tuple[Address, WorkerId], float] = {}  # instance -> until when nothing is sent there
         self._paused_until = 0.0  # of all of them
         self._told: dict[tuple[Address, Address, WorkerId], float] = {}  # whom it was told about: once per pause is enough
 
+    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+        worker = self.given_back.elsewhere(context, message, self._choose)
+        return super().enqueue(context, message) if worker is None else worker
+
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+        return self.given_back.note(self.take_inputs(actor))
+
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
         if output.critical:
             return None
-        others = self.span.of(context, output.to)
+        if self.home_first and self._paused.get((output.to, context.spec(output.to).home), 0.0) <= context.now:
+            return None
+        return self._choose(context, output)
+
+    def _choose(self, context: SchedulingContext, message: Executable | Output | CriticalOutput) -> WorkerId | None:
+        to = message.to
+        others = self.span.of(context, to)
         if not others:
             return None
-        now, paused, to = context.now, self._paused, output.to
-        home = context.spec(to).home
-        if self.home_first and paused.get((to, home), 0.0) <= now:
-            return None
-        instances = (home, *others)
+        now, paused = context.now, self._paused
+        instances = (context.spec(to).home, *others)
         if now < self._paused_until:
             instances = tuple(worker for worker in instances if paused.get((to, worker), 0.0) <= now)
             if not instances:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dirigo.kernel import Address, CriticalOutput, Output, SchedulingContext, WorkerId
+from dirigo.kernel import Address, CriticalOutput, Executable, Output, SchedulingContext, WorkerId
 from dirigo.scheduling.by_deadline import URGENT_S, ByDeadline
 from dirigo.scheduling.deadlines import due
+from dirigo.scheduling.given_back import GivenBack
 from dirigo.scheduling.lessees import Span, less_loaded_of_two
 from dirigo.scheduling.reject_send import LESSEES_MAX
 
@@ -21,16 +22,25 @@ class DirectSendP2C(ByDeadline):
     def __init__(self, lessees_max: int = LESSEES_MAX) -> None:
         super().__init__()
         self.span = Span(lessees_max)
+        self.given_back = GivenBack()
+
+    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+        worker = self.given_back.elsewhere(context, message, self._choose)
+        return super().enqueue(context, message) if worker is None else worker
+
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+        return self.given_back.note(self.take_inputs(actor))
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
-        if output.critical:
-            return None
-        others = self.span.of(context, output.to)
+        return None if output.critical else self._choose(context, output)
+
+    def _choose(self, context: SchedulingContext, message: Executable | Output | CriticalOutput) -> WorkerId | None:
+        others = self.span.of(context, message.to)
         if not others:
             return None
-        is_urgent = due(output) - context.now < URGENT_S
-        worker = less_loaded_of_two(context, (context.spec(output.to).home, *others), is_urgent=is_urgent)
-        context.add_load(worker, self.costs.guessed_s(output.to, context.rows(output)))  # type: ignore[arg-type]
+        is_urgent = due(message) - context.now < URGENT_S
+        worker = less_loaded_of_two(context, (context.spec(message.to).home, *others), is_urgent=is_urgent)
+        context.add_load(worker, self.costs.guessed_s(message.to, context.rows(message)))  # type: ignore[arg-type]
         return worker
 
     def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dirigo.kernel import Address, CriticalOutput, Output, SchedulingContext, WorkerId
+from dirigo.kernel import Address, CriticalOutput, Executable, Output, SchedulingContext, WorkerId
 from dirigo.scheduling.fifo import Fifo
+from dirigo.scheduling.given_back import GivenBack
 from dirigo.scheduling.lessees import Span, selector_named
 from dirigo.scheduling.reject_send import LESSEES_MAX
 
@@ -17,12 +18,21 @@ class DirectSendRandom(Fifo):
         super().__init__()
         self.span = Span(lessees_max)
         self.select = selector_named(selector)
+        self.given_back = GivenBack()
+
+    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+        worker = self.given_back.elsewhere(context, message, self._choose)
+        return super().enqueue(context, message) if worker is None else worker
+
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+        return self.given_back.note(self.take_inputs(actor))
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
-        if output.critical:
-            return None
-        others = self.span.of(context, output.to)
-        return self.select(context, (context.spec(output.to).home, *others)) if others else None
+        return None if output.critical else self._choose(context, output)
+
+    def _choose(self, context: SchedulingContext, message: Executable | Output | CriticalOutput) -> WorkerId | None:
+        others = self.span.of(context, message.to)
+        return self.select(context, (context.spec(message.to).home, *others)) if others else None
 
     def forget_job(self, job: str) -> None:
         self.span.forget_job(job)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dirigo.kernel import Address, Executable, Lane, SchedulingContext, WorkerId, job_of
+from dirigo.kernel import Address, Executable, Lane, SchedulingContext, WorkerId
 from dirigo.scheduling.by_deadline import URGENT_S, ByDeadline
-from dirigo.scheduling.deadlines import due, is_input_of
+from dirigo.scheduling.deadlines import due
 from dirigo.scheduling.lessees import Span
 from dirigo.scheduling.scale_in import QUIET_S, ScaleIn
 
@@ -126,11 +126,7 @@ class RejectSend(ByDeadline):
         """What has come during a barrier is all here, and for an actor that is hot that is more than one worker can do."""
         if self.queue.backlog_s + self.second.seconds <= HOP_S:
             return ()
-        first = self.queue.take(lambda message: is_input_of(message, actor))
-        second = self.second.take(lambda entry: is_input_of(entry.message, actor))
-        paid_s = sum(cost_s for _, cost_s in first) + sum(entry.cost_s for entry in second if entry.is_only_late)
-        self.shares.refund(job_of(actor), paid_s)
-        return [message for message, _ in first] + [entry.message for entry in second]
+        return self.take_inputs(actor)
 
     def choose(self, context: SchedulingContext, message: Executable, is_urgent: bool) -> WorkerId | None:
         """The least loaded of those that may be leased to; one that is leased to already, if that makes no difference."""

@@ -85,6 +85,7 @@ class Cluster:
         fetch_s: float | FetchTime = 0.0,
         cores: Cores | None = None,
         computing: ServiceTime | None = None,
+        packet_s: float = 0.0,
         send_s: float = 0.0,
         tells_loads: bool = False,
     ) -> None:
@@ -105,9 +106,10 @@ class Cluster:
         if cores is not None and not callable(fetch_s):
             self._fetch_time = lambda _message, _is_awake: fetch_s
         # Where workers share a machine, taking messages in needs a core, and so does what ``computing`` says of a message
-        # that is executed, beside its service time, in which the worker sleeps.
+        # that is executed, beside its service time, in which the worker sleeps; and packets at both ends of their way.
         self._cores = cores
         self._computing = computing
+        self._packet_s = packet_s
         self._send_s = send_s  # for each further message that a worker sends in one go
         self._tells_loads = tells_loads  # also without a message
         self._network_rng = self.rng("network")
@@ -264,8 +266,9 @@ class Cluster:
     def _take_in(self, host: Host, key: int, item: Message | Told) -> None:
         """Something has come, and is taken in after what came before it."""
         assert self._fetch_time is not None
-        begin = max(self.now, host.fetched_at)
-        seconds = self._fetch_time(item.message if type(item) is Told else item, begin > self.now)
+        here = self.now if self._cores is None else self._cores.take(self.now, self._packet_s)
+        begin = max(here, host.fetched_at)
+        seconds = self._fetch_time(item.message if type(item) is Told else item, begin > here)
         host.fetched_at = begin + seconds if self._cores is None else self._cores.take(begin, seconds)
         heappush(self._heap, (host.fetched_at, key, host, item))
 
@@ -401,10 +404,11 @@ class Cluster:
                 if is_further:
                     now = now + self._send_s if self._cores is None else self._cores.take(now, self._send_s)
                 is_further = True
+            leaves = now if self._cores is None or destination is host else self._cores.take(now, self._packet_s)
             if type(message) is Data:
-                t = link.arrival(_DATA, now)
+                t = link.arrival(_DATA, leaves)
             else:
-                t = link.arrival(_CONTROL, now)
+                t = link.arrival(_CONTROL, leaves)
                 if self.network.duplicates and self._network_rng.random() < self.network.duplicates:
                     self.metrics.duplicates += 1
                     heappush(heap, (link.arrival(_CONTROL, now), self._key(), destination, item))
@@ -424,7 +428,9 @@ class Cluster:
         for worker in unaware[:TOLD_AT_ONCE]:
             host.loads_told[worker].note(load, now)
             link, destination = host.links.get(worker) or self._connect(host, worker)
-            leaves = now + self._send_s if self._cores is None else self._cores.take(now, self._send_s)
+            leaves = now + self._send_s
+            if self._cores is not None:
+                leaves = self._cores.take(now, self._send_s + self._packet_s)
             told = Told(None, own, load)
             item = told if self._fetch_time is None else Arriving(told)
             heappush(self._heap, (link.arrival(_CONTROL, leaves), self._key(), destination, item))

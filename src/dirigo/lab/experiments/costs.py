@@ -27,6 +27,7 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_s: float  # of the worker thread, for each message beside what user code takes
     critical_s: float  # of the worker thread, for each critical message
     state_bytes_per_s: float  # at which partial states are packed, moved, unpacked and combined
+    packet_s: float = 0.00005  # of other threads at each end of a hop, for a packet on its way: encryption, TCP
     reply_s: float = 0.00006  # of the fetcher, for the reply of a lessee that comes while it takes in others
     send_s: float = 0.00003  # for each further message of several that are sent at once
     operator_s: float = 0.0005  # of an operator for a message with a row, a windowed aggregate
