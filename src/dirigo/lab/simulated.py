@@ -21,7 +21,7 @@ from dirigo.runtime.executor import PACED_EVERY_S
 from dirigo.runtime.installed import MESSAGE_LEAST_S, MESSAGE_SHARE
 from dirigo.scheduling import StrategyLike, for_worker
 from dirigo.scheduling.accounting import Account, percentiles
-from dirigo.sim.cluster import Cluster
+from dirigo.sim.cluster import Cluster, FetchTime
 from dirigo.sim.cores import Cores
 from dirigo.sim.feed import Feed
 from dirigo.sim.network import Network
@@ -95,7 +95,7 @@ class FlowPool:
             seed=seed,
             fires_timers=True,
             measure=rows_of,
-            fetch_s=0.0 if costs is None else costs.fetch_s,
+            fetch_s=0.0 if costs is None else _fetching(costs),
             cores=None if costs is None else Cores(costs.cores, workers, costs.idle_share),
             computing=None if costs is None else _computing(costs),
             packet_s=0.0 if costs is None else costs.packet_s,
@@ -193,6 +193,11 @@ class FlowPool:
 def _working(work: Work, wake_s: float) -> ServiceTime:
     """What is emulated by sleeping, and how much longer a worker then sleeps."""
     return lambda message, _rng: 0.0 if message.critical else work.seconds(message.payload) + wake_s
+
+
+def _fetching(costs: Costs) -> FetchTime:
+    """What it takes to take a message in: if it comes alone, mostly waking up."""
+    return lambda _message, is_awake: costs.reply_s if is_awake else costs.fetch_s
 
 
 def _computing(costs: Costs) -> ServiceTime:
