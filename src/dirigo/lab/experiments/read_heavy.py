@@ -38,6 +38,7 @@ from dirigo.lab.experiments.read_heavy_load import (
     UPDATE_S,
     UPDATES,
     UPDATES_PER_S,
+    UPDATES_PER_S_ON_SPARK,
     WATERMARK_EVERY_S,
     WORKERS,
     arrivals,
@@ -152,9 +153,10 @@ class ReadHeavy(Experiment):
 
     def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:
         seconds = (_SECONDS if scale is Scale.PAPER else _SECONDS_ON_SPARK)[size]
-        work = UPDATES_PER_S * (UPDATE_S + (costs.message_s if scale is Scale.PAPER else 0.0))
+        per_s = UPDATES_PER_S if scale is Scale.PAPER else UPDATES_PER_S_ON_SPARK
+        work = per_s * (UPDATE_S + (costs.message_s if scale is Scale.PAPER else 0.0))
         load = (
-            f"{UPDATES_PER_S} updates/s of {UPDATE_S * 1000:g} ms keep {work:.1f} of {WORKERS} workers busy, each message "
+            f"{per_s} updates/s of {UPDATE_S * 1000:g} ms keep {work:.1f} of {WORKERS} workers busy, each message "
             f"at the home of the function or at another worker, by chance. A read takes {READ_S * 1000:g} ms, so that what "
             "reads cost is waiting. Both come at random moments."
         )

@@ -11,7 +11,16 @@ from typing import Any
 import pyarrow as pa
 
 from dirigo.flow import Dataflow, Function, FunctionContext, Row, collect
-from dirigo.lab.experiments.read_heavy_load import READ, READ_S, TIME, UPDATE, UPDATE_S, arrivals, strategy
+from dirigo.lab.experiments.read_heavy_load import (
+    READ,
+    READ_S,
+    TIME,
+    UPDATE,
+    UPDATE_S,
+    UPDATES_PER_S_ON_SPARK,
+    arrivals,
+    strategy,
+)
 from dirigo.lab.experiments.scheduled_rows import SCHEMA, Entry, ScheduledRows
 from dirigo.state import ValueState
 
@@ -70,5 +79,5 @@ def run(cluster: Any, is_replicated: bool, reads_per_s: float, seconds: float, s
 
 
 def _schedule(reads_per_s: float, seconds: float, seed: int) -> Iterator[Entry]:
-    for at_s, kind in arrivals(reads_per_s, seconds, seed):
+    for at_s, kind in arrivals(reads_per_s, seconds, seed, UPDATES_PER_S_ON_SPARK):
         yield Entry(at_s, None if kind == TIME else kind)
