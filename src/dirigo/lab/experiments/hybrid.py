@@ -14,7 +14,7 @@ from dirigo.lab.experiments.on_spark import run_jobs
 from dirigo.lab.experiments.simulated_pool import SimulatedPool
 from dirigo.scheduling import DirectSend, DirectSendP2C, DirectSendRandom, Hybrid, RejectSend, Strategy
 
-SCENARIOS = ("span", "skew", "transient")
+_SCENARIOS = {Size.FULL: ("span", "skew", "transient"), Size.QUICK: ("span", "skew"), Size.TINY: ("skew",)}
 _STRATEGIES: dict[str, type[RejectSend | DirectSend | DirectSendP2C | Hybrid]] = {
     "reject_send": RejectSend,
     "direct_send": DirectSend,
@@ -23,7 +23,7 @@ _STRATEGIES: dict[str, type[RejectSend | DirectSend | DirectSendP2C | Hybrid]] =
 }
 _FUNCTIONS, _INSTANCES = span.SPANS[-1]
 _ALPHA = transient.ALPHAS[-1]
-_RESULTS = {Size.FULL: 1_000, Size.QUICK: 30, Size.TINY: 20}
+_RESULTS = {Size.FULL: 1_000, Size.QUICK: 20, Size.TINY: 20}
 _WARM_UP_S = 1.0
 _TINY_WORKERS = 32
 
@@ -37,7 +37,7 @@ class HybridContest(Experiment):
     spark_workers: ClassVar = on_machine.WORKERS
 
     def settings(self, scale: Scale, size: Size) -> list[Labels]:
-        scenarios = SCENARIOS if scale is Scale.PAPER and size is not Size.TINY else SCENARIOS[1:2]
+        scenarios = _SCENARIOS[size] if scale is Scale.PAPER else _SCENARIOS[Size.TINY]
         return [{"scenario": scenario, "strategy": name} for scenario in scenarios for name in _STRATEGIES]
 
     def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:

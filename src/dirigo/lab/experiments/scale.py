@@ -19,7 +19,7 @@ from dirigo.scheduling import DirectSendRandom, RejectSend
 
 WORKERS = {
     Size.FULL: (128, 256, 512, 1_024, 2_048, 4_096),
-    Size.QUICK: (128, 512, 1_024),
+    Size.QUICK: (128, 512),
     Size.TINY: (32, 64),
 }
 UPSTREAMS = 8  # maps per window function

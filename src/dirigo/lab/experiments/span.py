@@ -21,7 +21,7 @@ UTILISATION = 0.55
 MAP_S, WINDOW_S = 0.0005, 0.0015
 WINDOW_EVERY_S = 0.1
 _WARM_UP_S = 1.0
-_RESULTS = {Size.FULL: 1_000, Size.QUICK: 60, Size.TINY: 40}
+_RESULTS = {Size.FULL: 1_000, Size.QUICK: 50, Size.TINY: 40}
 _STRATEGIES: dict[str, type[RejectSendRandom | DirectSendRandom]] = {
     "reject_send_random": RejectSendRandom,
     "direct_send_random": DirectSendRandom,
@@ -79,13 +79,14 @@ class Span(Experiment):
                 "DIRECTSEND scales better than REJECTSEND with many instances per function",
                 "lower latencies, above all with many instances",
                 f"REJECTSEND's p50, p95, p99 over DIRECTSEND's: {told}",
-                most["p95"] > 1.0 and most["p99"] > 1.0 and most["p50"] > 0.95,
+                all(gain > 1.0 for gain in most.values()),
             ),
             Claim(
                 "the more instances, the greater the advantage",
                 "grows with m",
+                f"p50: {_listed([each['p50'] for each in gains.values()])}; "
                 f"p95: {_listed([each['p95'] for each in gains.values()])}",
-                most["p95"] == max(each["p95"] for each in gains.values()),
+                all(most[name] == max(each[name] for each in gains.values()) for name in ("p50", "p95")),
             ),
         ]
 
