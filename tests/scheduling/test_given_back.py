@@ -11,7 +11,7 @@ from dirigo.scheduling.given_back import GivenBack
 from kernel.scenario import Stage, row
 from scheduling.pool import Load, Pool
 
-STRATEGIES = {
+STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "direct_send": DirectSend,
     "home first": lambda: DirectSend(home_first=True),
     "direct_send_p2c": DirectSendP2C,

@@ -22,7 +22,7 @@ class Mine(Fifo):
     def _answer(self, hook: str, otherwise: Callable[[], object]) -> object:
         return self.answers[hook] if hook in self.answers else otherwise()
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:  # type: ignore[override]
+    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
         return self._answer("enqueue", lambda: Fifo.enqueue(self, context, message))  # type: ignore[return-value]
 
     def get_next_message(self, context: SchedulingContext) -> Executable | None:
