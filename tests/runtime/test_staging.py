@@ -334,6 +334,25 @@ def test_pushes_are_small_and_few_are_unacknowledged(staging: Staging) -> None:
     assert read(staging, 100_000) == list(numbers)
 
 
+def test_who_has_no_connection_does_not_wait_for_ever(staging: Staging) -> None:
+    """As between two attempts of one who is refused: then there is not even a queue for what is sent."""
+    failures: list[Exception] = []
+
+    def finish(pusher: Pusher) -> None:
+        try:
+            pusher.finish()
+        except PushError as error:
+            failures.append(error)
+
+    with Taker(staging, Keys.new()) as taker, Pusher(taker.places, taker.place, NoKeys(), patience_s=0.2) as stranger:
+        stranger.push(batch([1]))
+        stranger._socket.disconnect(taker.place.endpoint)
+        thread = threading.Thread(target=finish, args=(stranger,), daemon=True)
+        thread.start()
+        thread.join(20.0)
+    assert [str(error).partition(";")[0] for error in failures] == ["Worker 3 has not taken in rows for 0.2 s"]
+
+
 def test_pushes_are_encrypted_with_the_keys_of_the_cluster(staging: Staging) -> None:
     keys = Keys.new()
     with Taker(staging, keys) as taker:

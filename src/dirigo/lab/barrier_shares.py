@@ -83,7 +83,7 @@ def _work_off(workers: Sequence[_Worker], lessor: _Worker, quiet_s: float, repli
     has_worked = True
     while has_worked and time.monotonic() < until:
         quiet_since = time.monotonic()
-        while time.monotonic() - quiet_since < quiet_s:
+        while time.monotonic() - quiet_since < quiet_s and quiet_since < until:
             if sum(worker.work() for worker in others):  # all of them, not only up to the first
                 quiet_since = time.monotonic()
         began_s, replied = time.thread_time(), lessor.replied

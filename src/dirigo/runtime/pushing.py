@@ -79,6 +79,8 @@ class Pusher:
         try:
             self._socket = self._context.socket(zmq.DEALER)
             self._socket.linger = 0
+            # Without a connection, as after one that was refused, there is nowhere to put a message: sending waits as well.
+            self._socket.sndtimeo = int(patience_s * 1000)
             keys.secure_client(self._socket)
             self._socket.connect(place.endpoint)
         except BaseException:
@@ -133,17 +135,17 @@ class Pusher:
             self._await_acknowledgment()
         places, split = self._places, self._place.split
         header = StageHeader(places.job, places.source, split, self.attempt, self._pushes, is_last, reached_ms)
-        self._socket.send_multipart([STAGE, msgspec.msgpack.encode(header), *self._frames])
+        try:
+            self._socket.send_multipart([STAGE, msgspec.msgpack.encode(header), *self._frames])
+        except zmq.Again:
+            raise self._impatience() from None
         self._pushes += 1
         self._frames = []
         self._bytes = 0
 
     def _await_acknowledgment(self) -> None:
         if not self._socket.poll(int(self._patience_s * 1000)):
-            raise PushError(
-                f"Worker {self._place.worker} has not taken in rows for {self._patience_s:g} s; look with"
-                " `dirigo cluster status` whether it is there, and run the query again."
-            )
+            raise self._impatience()
         kind, body = self._socket.recv_multipart()
         ack = msgspec.msgpack.decode(body, type=StageAck)
         if kind != STAGED or ack.attempt != self.attempt:
@@ -152,6 +154,12 @@ class Pusher:
             raise PushError(ack.error)
         self._acknowledged += 1
         self.newest_ms = ack.newest_ms
+
+    def _impatience(self) -> PushError:
+        return PushError(
+            f"Worker {self._place.worker} has not taken in rows for {self._patience_s:g} s; look with"
+            " `dirigo cluster status` whether it is there, and run the query again."
+        )
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
