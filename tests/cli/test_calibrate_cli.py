@@ -9,6 +9,7 @@ import pytest
 
 from cli.commands import home_of_clusters, run
 from dirigo.cli import calibrate
+from dirigo.lab import calibrating_costs
 from dirigo.lab.experiments.costs import Costs
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
@@ -24,10 +25,11 @@ def test_costs_are_measured_shown_and_written(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(calibrate, "ROWS", 600)
     monkeypatch.setattr(calibrate, "BARRIERS", 4)
     monkeypatch.setattr(calibrate, "SECONDS", 3.0)
+    monkeypatch.setattr(calibrating_costs, "LESSEES", 6)
     out, _ = run("calibrate", "--out", tmp_path / "deep" / "costs.json")
     costs = Costs.read(tmp_path / "deep" / "costs.json")
     assert "Python" in costs.machine
-    for name in ("hop_s", "fetch_s", "message_s", "critical_s", "operator_s", "wake_s"):
+    for name in ("hop_s", "fetch_s", "message_s", "critical_s", "packet_s", "reply_s", "send_s", "operator_s", "wake_s"):
         assert 1e-6 <= getattr(costs, name) < 1.0
         assert name in out
     assert costs.state_bytes_per_s > 0

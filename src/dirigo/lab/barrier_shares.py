@@ -62,16 +62,17 @@ def measure_shares(lessees: int, rounds: int) -> BarrierShares:
         replies: list[float] = []
         with lessor.timed_sends(lessees, sends):
             _work_off(workers, lessor, _CONNECTING_S, [])  # the schedule begins a second after the first look
-            for round_number in range(rounds + _WARM_UP_ROUNDS):
+            for _ in range(rounds + _WARM_UP_ROUNDS):
                 now[0] += 1.0
                 _work_off(workers, lessor, _QUIET_S, [])
                 now[0] += 1.0
-                until = time.monotonic() + _PATIENCE_S
-                while len(replies) <= round_number and time.monotonic() < until:
+                until, expected = time.monotonic() + _PATIENCE_S, lessor.replied + lessees
+                while lessor.replied < expected and time.monotonic() < until:
                     _work_off(workers, lessor, _QUIET_S, replies)
-    if len(replies) < rounds + _WARM_UP_ROUNDS or len(sends) < 2 * rounds:
+    sends, replies = sends[2 * _WARM_UP_ROUNDS :], replies[_WARM_UP_ROUNDS:]
+    if min(len(sends), len(replies)) < rounds / 2:
         raise DirigoError(f"of {rounds} barriers {len(replies)} were seen; is this machine very busy?")
-    return BarrierShares(median(sends[2 * _WARM_UP_ROUNDS :]), median(replies[_WARM_UP_ROUNDS:]))
+    return BarrierShares(median(sends), median(replies))
 
 
 def _work_off(workers: Sequence[_Worker], lessor: _Worker, quiet_s: float, replies: list[float]) -> None:
