@@ -83,4 +83,5 @@ class Host:
     def next_tick(self, now: float) -> float:
         """When it sees again whether its load is news. Workers do so at moments of their own."""
         phase_s = self.worker.id * _GOLDEN % 1.0 * TELL_EVERY_S
-        return phase_s + ((now - phase_s) // TELL_EVERY_S + 1) * TELL_EVERY_S
+        # Rounding must not put it into the past, where nothing can be scheduled.
+        return max(now, phase_s + ((now - phase_s) // TELL_EVERY_S + 1) * TELL_EVERY_S)
