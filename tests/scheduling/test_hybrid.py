@@ -158,12 +158,27 @@ def test_results_come_sooner_than_with_either(scenario: str, other: str, seed: i
     assert mean_s(scenario, "hybrid", seed) < 0.95 * mean_s(scenario, other, seed)
 
 
-def test_with_many_senders_and_barriers_it_is_left_to_the_lessor() -> None:
-    pool = Pool(lambda: Hybrid(lessees_max=16), workers=26, fetch_s=FETCH_S)
-    job = pool.job("job", 8, service_s=0.002, latency_s=0.05, sources=range(8))
-    job.random(0.0, 0.8, 5_000, seed=1)
+@cache
+def forwarding(strategy: str, per_s: int, service_s: float) -> tuple[Pool, Load]:
+    """An actor with ten workers' work from eight sources, and a barrier each 0.1 s, with intake as on real workers."""
+    pool = Pool(lambda: STRATEGIES[strategy](16), workers=26, fetch_s=0.0002)  # type: ignore[call-arg]
+    job = pool.job("job", 8, service_s=service_s, latency_s=0.05, sources=range(8))
+    job.random(0.0, 0.8, per_s, seed=1)
     for index in range(1, 8):
         job.barrier(0.1 * index)
     pool.run()
+    return pool, job
+
+
+def test_few_long_messages_are_left_to_the_lessor() -> None:
+    pool, job = forwarding("hybrid", 800, 0.0125)
     assert pool.notes == []
     assert pool.forwards() > 0.8 * job.emitted
+    assert job.mean_s() <= forwarding("direct_send", 800, 0.0125)[1].mean_s()
+
+
+def test_a_lessor_with_more_messages_than_it_could_forward_is_relieved_whatever_asking_for_it_costs() -> None:
+    assert forwarding("reject_send", 5_000, 0.002)[1].late() > 1_000
+    pool, job = forwarding("hybrid", 5_000, 0.002)
+    assert job.late() == 0
+    assert pool.forwards() < 0.2 * job.emitted

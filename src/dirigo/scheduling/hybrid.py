@@ -1,13 +1,12 @@
 """A strategy of our own: REJECTSEND for what is short, DIRECTSEND for what lasts.
 
-Forwarding reacts at once and knows its own queue, but each message crosses the lessor first: if an actor is hot for long,
-the lessor's worker does nothing but forward. Sending directly spares that, but senders know the load of others by hearsay
-only, and every barrier takes their permissions back. So every actor begins with forwarding. A lessor that has forwarded most
-of its messages for a while tells those who send to it, and they spread their messages themselves, to the least loaded of
-three instances, if there are so few senders and barriers that each permission is for much more work than asking for it
-takes. What still comes to the lessor is its share of all, of which it forwards only what is bound to be late; for as long as
-that share says that there is more than one worker should do, it tells them again. Where skew is short or load is low, nobody
-is told, and nobody pays for registrations.
+Forwarding reacts at once and knows its own queue, but each message crosses the lessor first: if an actor gets many messages
+for long, the lessor's worker does nothing but forward. Sending directly spares that, but senders know the load of others by
+hearsay only. So every actor begins with forwarding. A lessor that has spent a good part of its time on forwarding for a
+while tells those who send to it, and they spread their messages themselves, to the least loaded of three instances. What
+still comes to the lessor is its share of all, from which it reckons what it would have to forward otherwise; for as long as
+that is too much, it tells them again. Where skew is short or load is low, and where messages are few and long, nobody is
+told, and nobody pays for registrations.
 """
 
 from __future__ import annotations
@@ -18,34 +17,30 @@ from typing import Any
 from dirigo.kernel import Address, CriticalOutput, Executable, Lane, Output, SchedulingContext, WorkerId
 from dirigo.scheduling.by_deadline import URGENT_S
 from dirigo.scheduling.deadlines import due
+from dirigo.scheduling.given_back import GivenBack
 from dirigo.scheduling.lessees import less_loaded_of_three
-from dirigo.scheduling.reject_send import HOP_S, LESSEES_MAX, PATIENCE, RejectSend
+from dirigo.scheduling.reject_send import LESSEES_MAX, RejectSend
 from dirigo.scheduling.scale_in import QUIET_S
 
 PERIOD_S = 0.08  # how long an actor is watched before it is called hot
 DIRECT_S = 0.5  # how long senders send directly once they were told
-_HOT_SHARE = 0.5  # of messages forwarded, from which on
-_HOT_LEAST = 8  # messages in a period, below which nothing can be said
-_HOT_WORK = 0.6  # of a worker's time that an actor takes in all, from which on it is still hot
-_WORTH_S = 10 * HOP_S  # of work between two barriers for each instance and sender, so that asking for permission pays
+_FORWARD_S = 0.0002  # what it takes a home to take a message in and to pass it on
+_HOT_SHARE = 0.2  # of its worker's time that a home spends on forwarding, from which on
 _HOT = "hot"
 
 
 class _Watch:
     """How an actor at its home has been doing in the present period, which begins with the first message it forwards."""
 
-    __slots__ = ("between_s", "direct_until", "forwarded", "kept", "passed_s", "senders", "since", "work_s")
+    __slots__ = ("direct_until", "forwarded", "messages", "since", "work_s")
 
     def __init__(self, now: float) -> None:
         self.direct_until = 0.0
-        self.senders: set[tuple[Address, WorkerId]] = set()
-        self.passed_s = 0.0  # what the messages since the last barrier take
-        self.between_s = 0.0  # and those between the two before
         self.begin(now)
 
     def begin(self, now: float) -> None:
         self.since = now
-        self.kept = 0
+        self.messages = 0
         self.forwarded = 0
         self.work_s = 0.0  # what its messages take
 
@@ -56,26 +51,22 @@ class Hybrid(RejectSend):
     def __init__(self, lessees_max: int = LESSEES_MAX, *, quiet_s: float = QUIET_S) -> None:
         super().__init__(lessees_max, quiet_s=quiet_s)
         self._watched: dict[Address, _Watch] = {}
+        self._given_back = GivenBack()
         self._told: dict[tuple[Address, Address, WorkerId], float] = {}
         self._direct: dict[Address, tuple[float, float, float]] = {}  # target -> (until when, fixed cost, cost per row)
 
     # --- at the target's home ------------------------------------------------------------------------------------------
 
     def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
-        watch = self._watched.get(message.to)
-        is_direct = watch is not None and context.now < watch.direct_until
-        self.patience = 1.0 if is_direct else PATIENCE
         worker = super().enqueue(context, message)
         is_input = not message.critical and message.lane is Lane.INPUT  # type: ignore[union-attr]
-        if is_input and context.spec(message.to).home == context.id:
+        # What a barrier has left at its home is forwarded in either mode, and says nothing about which is better.
+        if is_input and not self._given_back.take(message) and context.spec(message.to).home == context.id:
             self._watch(context, message, worker is not None)
         return worker
 
-    def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
-        super().note_barrier(context, actor)
-        watch = self._watched.get(actor)
-        if watch is not None:
-            watch.between_s, watch.passed_s = watch.passed_s, 0.0
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+        return self._given_back.note(super().give_back(context, actor))
 
     def _watch(self, context: SchedulingContext, message: Executable, is_forwarded: bool) -> None:
         now = context.now
@@ -87,12 +78,9 @@ class Hybrid(RejectSend):
             watch.forwarded += 1
         elif not (watch.forwarded or is_direct):
             watch.begin(now)
-        watch.kept += not is_forwarded
-        cost_s = self.costs.expected_s(context, message)
-        watch.passed_s += cost_s
-        watch.work_s += cost_s
+        watch.messages += 1
+        watch.work_s += self.costs.expected_s(context, message)
         sender = (message.sender, message.origin)  # type: ignore[union-attr]
-        watch.senders.add(sender)
         if now - watch.since >= PERIOD_S:
             instances = 1 + len(self.span.of(context, message.to))
             if self._is_hot(watch, instances, now):
@@ -108,13 +96,11 @@ class Hybrid(RejectSend):
 
     def _is_hot(self, watch: _Watch, instances: int, now: float) -> bool:
         """Whether senders should spread the messages, or should go on doing so."""
-        seen = watch.kept + watch.forwarded
-        share = instances if now < watch.direct_until else 1  # each of them gets about as much as this one
-        if max(watch.passed_s, watch.between_s) * share < _WORTH_S * instances * len(watch.senders):
-            return False
-        if seen >= _HOT_LEAST and watch.forwarded >= _HOT_SHARE * seen:
-            return True
-        return share > 1 and watch.work_s * share >= _HOT_WORK * (now - watch.since)
+        seconds, forwarded = now - watch.since, float(watch.forwarded)
+        if now < watch.direct_until:  # each instance gets about as much as this one, which would keep what it can do itself
+            work_s = watch.work_s * instances
+            forwarded = watch.messages * instances * max(0.0, 1.0 - seconds / work_s) if work_s else 0.0
+        return forwarded * _FORWARD_S >= _HOT_SHARE * seconds
 
     # --- at its senders ------------------------------------------------------------------------------------------------
 
