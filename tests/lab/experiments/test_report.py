@@ -12,7 +12,15 @@ import pytest
 
 from dirigo.lab.experiments import drawing
 from dirigo.lab.experiments.experiment import Outcome, Row, Scale, Size, Spread, Summary
-from dirigo.lab.experiments.report import Report, figures_table, results_table, shown_number, write_index, write_report
+from dirigo.lab.experiments.report import (
+    Report,
+    facts_of,
+    figures_table,
+    results_table,
+    shown_number,
+    write_index,
+    write_report,
+)
 from dirigo.lab.picture import COLOURS, blank_figure
 from lab.experiments.pretended import COSTS, Pretended, outcome_of
 
@@ -156,7 +164,15 @@ def test_a_page_has_claims_figures_assumptions_and_facts(tmp_path: Path) -> None
     assert "Scale: paper, in the simulator. Size: full. Seeds: 2." in text
     assert "as measured on a machine: 300 us for a hop, 100 us to take in a message" in text
     assert "200 MB/s" in text
+    assert "Latency objectives: urgent 20 ms." in text
     assert "cores" in text
+
+
+def test_objectives_that_differ_from_setting_to_setting_are_told_as_a_range() -> None:
+    summary = made_summary()
+    summary.outcomes[3].latencies[0].objective_ms = 51.04
+    summary.outcomes[5].latencies[1].objective_ms = 7.0
+    assert "Latency objectives: urgent 20 to 51.0 ms, bulk 7 ms." in facts_of(report_of(summary))
 
 
 def test_on_spark_its_workers_are_told_and_no_costs(tmp_path: Path) -> None:

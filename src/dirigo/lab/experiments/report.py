@@ -151,10 +151,25 @@ def facts_of(report: Report) -> list[str]:
         )
     else:
         facts.append(f"Workers on Spark: {report.experiment.spark_workers}.")
+    objectives = _objectives(report.summary)
+    if objectives:
+        facts.append(f"Latency objectives: {objectives}.")
     facts.append(
         f"Machine: {os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}."
     )
     return facts
+
+
+def _objectives(summary: Summary) -> str:
+    """Of each job that has one. They are measured in part, and can differ from setting to setting."""
+    found: dict[str, set[float]] = {}
+    for outcome in summary.outcomes:
+        for each in outcome.latencies:
+            if math.isfinite(each.objective_ms):
+                found.setdefault(each.job, set()).add(each.objective_ms)
+    return ", ".join(
+        f"{job} {' to '.join(dict.fromkeys(map(shown_number, (min(each), max(each)))))} ms" for job, each in found.items()
+    )
 
 
 # --- tables, for pages and terminals ---------------------------------------------------------------------------------------

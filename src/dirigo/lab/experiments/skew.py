@@ -123,10 +123,7 @@ class Skew(Experiment):
                 "of all "
                 f"messages, and {hottest * UTILISATION * WORKERS:.1f} of its {INSTANCES} workers' time."
             ),
-            (
-                f"The objective is {objective_s(costs) * 1000:.0f} ms: twice the p99 of the job with equal sources, at "
-                "half utilisation."
-            ),
+            "The objective is twice the p99 of the job with equal sources, at half utilisation.",
             (
                 "Hot functions are neighbours, and so share workers: with high exponents those are overloaded if "
                 "messages are "
