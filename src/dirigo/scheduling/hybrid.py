@@ -1,17 +1,19 @@
 """A strategy of our own: REJECTSEND for what is short, DIRECTSEND for what lasts.
 
-Forwarding reacts at once and knows its own queue, but each message crosses the lessor first: if an actor gets many messages
-for long, the lessor's worker does nothing but forward. Sending directly spares that, but senders know the load of others by
-hearsay only. So every actor begins with forwarding. A lessor that has spent a good part of its time on forwarding for a
-while tells those who send to it, and they spread their messages themselves, to the least loaded of three instances. What
-still comes to the lessor is its share of all, from which it reckons what it would have to forward otherwise; for as long as
-that is too much, it tells them again. Where skew is short or load is low, and where messages are few and long, nobody is
-told, and nobody pays for registrations.
+Forwarding reacts at once and knows its own queue, but a lessor forwards only what would wait for long, and each message
+crosses it first: if an actor gets many messages, the lessor's worker does nothing but forward. Sending directly spares that
+and keeps all queues short, but senders know the load of others by hearsay only, and every barrier takes their permissions
+back. So every actor begins with forwarding. A lessor tells those who send to it to spread their messages themselves, each
+to the least loaded of three instances, in two cases: it spends a good part of its time on forwarding; or it has forwarded
+most of its messages, the others have room for them, and there are so few senders and barriers that each permission is for
+much more work than asking for it takes. What still comes to the lessor is its share of all, from which it reckons how it
+would be without them; for as long as it is needed, it tells them again. Where skew is short or load is low, nobody is told,
+and nobody pays for registrations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from dirigo.kernel import Address, CriticalOutput, Executable, Lane, Output, SchedulingContext, WorkerId
@@ -19,23 +21,31 @@ from dirigo.scheduling.by_deadline import URGENT_S
 from dirigo.scheduling.deadlines import due
 from dirigo.scheduling.given_back import GivenBack
 from dirigo.scheduling.lessees import less_loaded_of_three
-from dirigo.scheduling.reject_send import LESSEES_MAX, RejectSend
+from dirigo.scheduling.reject_send import HOP_S, LESSEES_MAX, RejectSend
 from dirigo.scheduling.scale_in import QUIET_S
 
 PERIOD_S = 0.08  # how long an actor is watched before it is called hot
 DIRECT_S = 0.5  # how long senders send directly once they were told
 _FORWARD_S = 0.0002  # what it takes a home to take a message in and to pass it on
-_HOT_SHARE = 0.2  # of its worker's time that a home spends on forwarding, from which on
+_BUSY_SHARE = 0.2  # of its worker's time that a home spends on forwarding, from which on it has to be relieved
+_HOT_SHARE = 0.5  # of messages forwarded, from which on it may be
+_HOT_LEAST = 8  # messages in a period, below which nothing can be said
+_HOT_WORK = 0.6  # of a worker's time that an actor takes in all, from which on it is still hot
+_ROOM = 0.1  # of the time until messages are due that others may have waiting, so that there is room for more
+_WORTH_S = 10 * HOP_S  # of work between two barriers for each instance and sender, so that asking for permission pays
 _HOT = "hot"
 
 
 class _Watch:
     """How an actor at its home has been doing in the present period, which begins with the first message it forwards."""
 
-    __slots__ = ("direct_until", "forwarded", "messages", "since", "work_s")
+    __slots__ = ("between_s", "direct_until", "forwarded", "messages", "passed_s", "senders", "since", "work_s")
 
     def __init__(self, now: float) -> None:
         self.direct_until = 0.0
+        self.senders: set[tuple[Address, WorkerId]] = set()
+        self.passed_s = 0.0  # what the messages since the last barrier take
+        self.between_s = 0.0  # and those between the two before
         self.begin(now)
 
     def begin(self, now: float) -> None:
@@ -68,6 +78,12 @@ class Hybrid(RejectSend):
     def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
         return self._given_back.note(super().give_back(context, actor))
 
+    def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
+        super().note_barrier(context, actor)
+        watch = self._watched.get(actor)
+        if watch is not None:
+            watch.between_s, watch.passed_s = watch.passed_s, 0.0
+
     def _watch(self, context: SchedulingContext, message: Executable, is_forwarded: bool) -> None:
         now = context.now
         watch = self._watched.get(message.to)
@@ -79,11 +95,16 @@ class Hybrid(RejectSend):
         elif not (watch.forwarded or is_direct):
             watch.begin(now)
         watch.messages += 1
-        watch.work_s += self.costs.expected_s(context, message)
+        cost_s = self.costs.expected_s(context, message)
+        watch.passed_s += cost_s
+        watch.work_s += cost_s
         sender = (message.sender, message.origin)  # type: ignore[union-attr]
+        watch.senders.add(sender)
         if now - watch.since >= PERIOD_S:
-            instances = 1 + len(self.span.of(context, message.to))
-            if self._is_hot(watch, instances, now):
+            others = self.span.of(context, message.to)
+            if self._is_busy(watch, 1 + len(others), now) or (
+                self._is_hot(watch, 1 + len(others), now) and self._have_room(context, message, others)
+            ):
                 watch.direct_until = now + DIRECT_S
                 self.leases.note(message.to, now)
             watch.begin(now)
@@ -94,13 +115,27 @@ class Hybrid(RejectSend):
                 cost = self.costs.of(message.to)
                 context.tell_sender(message, (_HOT, cost.fixed_s, cost.row_s))  # type: ignore[arg-type]
 
-    def _is_hot(self, watch: _Watch, instances: int, now: float) -> bool:
-        """Whether senders should spread the messages, or should go on doing so."""
+    def _is_busy(self, watch: _Watch, instances: int, now: float) -> bool:
+        """Whether the home spends too much of its time on forwarding, or would do so if senders did not spread messages."""
         seconds, forwarded = now - watch.since, float(watch.forwarded)
         if now < watch.direct_until:  # each instance gets about as much as this one, which would keep what it can do itself
             work_s = watch.work_s * instances
             forwarded = watch.messages * instances * max(0.0, 1.0 - seconds / work_s) if work_s else 0.0
-        return forwarded * _FORWARD_S >= _HOT_SHARE * seconds
+        return forwarded * _FORWARD_S >= _BUSY_SHARE * seconds
+
+    def _is_hot(self, watch: _Watch, instances: int, now: float) -> bool:
+        """Whether there is more than the home should do, and enough of it for asking to be worth it."""
+        share = instances if now < watch.direct_until else 1
+        if max(watch.passed_s, watch.between_s) * share < _WORTH_S * instances * len(watch.senders):
+            return False
+        if watch.messages >= _HOT_LEAST and watch.forwarded >= _HOT_SHARE * watch.messages:
+            return True
+        return share > 1 and watch.work_s * share >= _HOT_WORK * (now - watch.since)
+
+    def _have_room(self, context: SchedulingContext, message: Executable, others: Sequence[WorkerId]) -> bool:
+        """Whether hardly anything waits at the others: where much does, hearsay is not exact enough."""
+        waits_s = sum(context.load(worker)[1] for worker in others)
+        return waits_s < _ROOM * max(0.0, due(message) - context.now) * len(others)
 
     # --- at its senders ------------------------------------------------------------------------------------------------
 
