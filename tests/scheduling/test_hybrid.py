@@ -170,19 +170,6 @@ def forwarding(strategy: str, per_s: int, service_s: float) -> tuple[Pool, Load]
     return pool, job
 
 
-def test_senders_spread_long_messages_only_while_the_others_have_room() -> None:
-    """An actor that needs three of six workers; then five more of their neighbours do, which is far too much for all."""
-    pool = Pool(lambda: Hybrid(lessees_max=5), workers=8)
-    job = pool.job("job", range(2, 8), service_s=0.008, latency_s=0.2, sources=(0, 1))
-    job.random(0.0, 4.0, 375, seed=1)
-    for actor in range(1, 6):
-        job.random(2.0, 4.0, 375, seed=1 + actor, actor=actor)
-    pool.run()
-    told = [at for at, _ in pool.notes]
-    assert any(1.5 < at < 2.0 for at in told)
-    assert all(at < 3.0 for at in told)
-
-
 def test_few_long_messages_from_many_senders_are_left_to_the_lessor() -> None:
     pool, job = forwarding("hybrid", 800, 0.0125)
     assert pool.notes == []

@@ -29,16 +29,10 @@ class GivenBack:
         self._ids.update(map(id, given))
         return given
 
-    def take(self, message: Executable) -> bool:
-        """Whether a message that is offered was given back. It is asked once for each."""
-        if not self._ids or id(message) not in self._ids:
-            return False
-        self._ids.remove(id(message))
-        return True
-
     def elsewhere(self, context: SchedulingContext, message: Executable, choose: Choose) -> WorkerId | None:
         """Where a message that is offered goes: to a lessee, if it was given back and is not to stay here."""
-        if not self.take(message):
+        if not self._ids or id(message) not in self._ids:
             return None
+        self._ids.remove(id(message))
         worker = choose(context, message)
         return worker if worker is not None and context.may_forward(message, worker) else None

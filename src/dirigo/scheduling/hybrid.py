@@ -5,33 +5,32 @@ crosses it first: if an actor gets many messages, the lessor's worker does nothi
 and keeps all queues short, but senders know the load of others by hearsay only, and every barrier takes their permissions
 back. So every actor begins with forwarding. A lessor tells those who send to it to spread their messages themselves, each
 to the least loaded of three instances, in two cases: it spends a good part of its time on forwarding; or it has forwarded
-most of its messages, the others have room for them, and there are so few senders and barriers that each permission is for
-much more work than asking for it takes. What still comes to the lessor is its share of all, from which it reckons how it
-would be without them; for as long as it is needed, it tells them again. Where skew is short or load is low, nobody is told,
-and nobody pays for registrations.
+most of its messages, and there are so few senders and barriers that each permission is for much more work than asking for
+it takes. What still comes to the lessor is its share of all, of which it forwards only what would be nearly late; from that
+share it reckons how it would be without them, and for as long as it is needed, it tells them again. Where skew is short or
+load is low, nobody is told, and nobody pays for registrations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from dirigo.kernel import Address, CriticalOutput, Executable, Lane, Output, SchedulingContext, WorkerId
 from dirigo.scheduling.by_deadline import URGENT_S
 from dirigo.scheduling.deadlines import due
-from dirigo.scheduling.given_back import GivenBack
 from dirigo.scheduling.lessees import less_loaded_of_three
-from dirigo.scheduling.reject_send import HOP_S, LESSEES_MAX, RejectSend
+from dirigo.scheduling.reject_send import HOP_S, LESSEES_MAX, PATIENCE, RejectSend
 from dirigo.scheduling.scale_in import QUIET_S
 
 PERIOD_S = 0.08  # how long an actor is watched before it is called hot
 DIRECT_S = 0.5  # how long senders send directly once they were told
+_PATIENCE_WHEN_DIRECT = 0.6  # two who spread the same messages get in each other's way
 _FORWARD_S = 0.0002  # what it takes a home to take a message in and to pass it on
 _BUSY_SHARE = 0.2  # of its worker's time that a home spends on forwarding, from which on it has to be relieved
 _HOT_SHARE = 0.5  # of messages forwarded, from which on it may be
 _HOT_LEAST = 8  # messages in a period, below which nothing can be said
 _HOT_WORK = 0.6  # of a worker's time that an actor takes in all, from which on it is still hot
-_ROOM = 0.1  # of the time until messages are due that others may have waiting, so that there is room for more
 _WORTH_S = 10 * HOP_S  # of work between two barriers for each instance and sender, so that asking for permission pays
 _HOT = "hot"
 
@@ -61,22 +60,20 @@ class Hybrid(RejectSend):
     def __init__(self, lessees_max: int = LESSEES_MAX, *, quiet_s: float = QUIET_S) -> None:
         super().__init__(lessees_max, quiet_s=quiet_s)
         self._watched: dict[Address, _Watch] = {}
-        self._given_back = GivenBack()
         self._told: dict[tuple[Address, Address, WorkerId], float] = {}
         self._direct: dict[Address, tuple[float, float, float]] = {}  # target -> (until when, fixed cost, cost per row)
 
     # --- at the target's home ------------------------------------------------------------------------------------------
 
     def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+        watch = self._watched.get(message.to)
+        is_direct = watch is not None and context.now < watch.direct_until
+        self.patience = _PATIENCE_WHEN_DIRECT if is_direct else PATIENCE
         worker = super().enqueue(context, message)
         is_input = not message.critical and message.lane is Lane.INPUT  # type: ignore[union-attr]
-        # What a barrier has left at its home is forwarded in either mode, and says nothing about which is better.
-        if is_input and not self._given_back.take(message) and context.spec(message.to).home == context.id:
+        if is_input and context.spec(message.to).home == context.id:
             self._watch(context, message, worker is not None)
         return worker
-
-    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
-        return self._given_back.note(super().give_back(context, actor))
 
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
         super().note_barrier(context, actor)
@@ -101,10 +98,8 @@ class Hybrid(RejectSend):
         sender = (message.sender, message.origin)  # type: ignore[union-attr]
         watch.senders.add(sender)
         if now - watch.since >= PERIOD_S:
-            others = self.span.of(context, message.to)
-            if self._is_busy(watch, 1 + len(others), now) or (
-                self._is_hot(watch, 1 + len(others), now) and self._have_room(context, message, others)
-            ):
+            instances = 1 + len(self.span.of(context, message.to))
+            if self._is_busy(watch, instances, now) or self._is_hot(watch, instances, now):
                 watch.direct_until = now + DIRECT_S
                 self.leases.note(message.to, now)
             watch.begin(now)
@@ -131,11 +126,6 @@ class Hybrid(RejectSend):
         if watch.messages >= _HOT_LEAST and watch.forwarded >= _HOT_SHARE * watch.messages:
             return True
         return share > 1 and watch.work_s * share >= _HOT_WORK * (now - watch.since)
-
-    def _have_room(self, context: SchedulingContext, message: Executable, others: Sequence[WorkerId]) -> bool:
-        """Whether hardly anything waits at the others: where much does, hearsay is not exact enough."""
-        waits_s = sum(context.load(worker)[1] for worker in others)
-        return waits_s < _ROOM * max(0.0, due(message) - context.now) * len(others)
 
     # --- at its senders ------------------------------------------------------------------------------------------------
 
