@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import zmq
 
+from dirigo.kernel import Message
 from dirigo.runtime.site import Site
 from dirigo.runtime.wire import BadPacketError, Broken, Head, Pressure, decode_head, decode_messages
 
 _PACKETS_AT_ONCE = 32
+
+Packet = tuple[Head, list[bytes]]  # the head, and all frames
 
 
 class Lanes:
@@ -21,35 +25,54 @@ class Lanes:
         self.sockets = sockets
 
     def take_in(self, lane: int) -> None:
-        """Take packets in, without unpacking what they carry."""
-        site, socket = self._site, self.sockets[lane]
+        """Take in what has come, up to some packets, without unpacking what they carry.
+
+        They are handed over together: what they cause to be sent to one worker goes in one packet, and the lock is taken
+        twice for all of them.
+        """
+        site = self._site
+        packets = self._received(self.sockets[lane])
+        if not packets:
+            return
+        with site.lock:
+            site.worker.now = time.time()
+            problems = [self._accept(lane, head, frames) for head, frames in packets]
+        arrived: list[Message | Pressure | Broken] = []
+        for (head, frames), problem in zip(packets, problems, strict=True):
+            if problem is None:
+                arrived += self._opened(head, frames)
+            elif problem:
+                site.refusals.note(problem)
+        if arrived:
+            with site.lock:
+                site.deliver(arrived)
+
+    def _received(self, socket: zmq.Socket[bytes]) -> list[Packet]:
+        packets: list[Packet] = []
         for _ in range(_PACKETS_AT_ONCE):
             try:
                 frames = socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
-                return
+                break
             try:
-                head = decode_head(frames)
-                with site.lock:
-                    problem = site.peers.accept(lane, head, sum(map(len, frames)))
-                    if not problem:
-                        site.worker.now = time.time()
-                        site.worker.note_load(head.sender, head.load)
-                if problem is None:
-                    self._deliver(head, frames)
-                elif problem:
-                    site.refusals.note(problem)
+                packets.append((decode_head(frames), frames))
             except BadPacketError as error:
-                site.refusals.note("a malformed packet", str(error))
+                self._site.refusals.note("a malformed packet", str(error))
+        return packets
 
-    def _deliver(self, head: Head, frames: list[bytes]) -> None:
-        """Hand over the messages of a packet that counts as arrived: if they cannot be read, their jobs are lost."""
+    def _accept(self, lane: int, head: Head, frames: list[bytes]) -> str | None:
+        """Why a packet is not to be used, if so; empty if there is nothing in it, or it came before."""
         site = self._site
+        problem = site.peers.accept(lane, head, sum(map(len, frames)))
+        if not problem:
+            site.worker.note_load(head.sender, head.load)
+        return problem
+
+    def _opened(self, head: Head, frames: list[bytes]) -> Sequence[Message | Pressure | Broken]:
+        """The messages of a packet that counts as arrived: if they cannot be read, their jobs are lost."""
         try:
-            messages = decode_messages(head, frames, site.schemas)
+            return decode_messages(head, frames, self._site.schemas)
         except BadPacketError as error:
+            self._site.refusals.note("a malformed packet", str(error))
             broken = {message.to for message in head.messages if not isinstance(message, Pressure)}
-            messages = [Broken(to, str(error)) for to in broken]
-            site.refusals.note("a malformed packet", str(error))
-        with site.lock:
-            site.deliver(messages)
+            return [Broken(to, str(error)) for to in broken]

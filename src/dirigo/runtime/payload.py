@@ -74,7 +74,7 @@ class Packed:
         self.head = head  # (kind, number of frames, port, parts) or (_PICKLED, number of frames, body, buffers)
         self.frames = frames
         self.schemas = schemas
-        self.nbytes = sum(_size(body) for body in _bodies(head)) + sum(len(frame) for frame in frames)
+        self.nbytes = _inlined_bytes(head) + sum(map(len, frames))
 
     def unpack(self) -> Any:
         kind = self.head[0]
@@ -152,9 +152,16 @@ def _inlined(body: memoryview, frames: list[Frame]) -> int | Frame:
     return len(frames) - 1
 
 
-def _bodies(head: Sequence[Any]) -> list[Any]:
-    return [head[2], *head[3]] if head[0] == _PICKLED else [part[2] for part in head[3]]
-
-
-def _size(body: int | Frame) -> int:
-    return 0 if isinstance(body, int) else len(body)
+def _inlined_bytes(head: Sequence[Any]) -> int:
+    """The size of all bodies that ride in the head; the others are numbers of frames."""
+    if head[0] == _PICKLED:
+        bodies = (head[2], *head[3])
+    elif len(head[3]) == 1:  # by far the most frequent
+        bodies = (head[3][0][2],)
+    else:
+        bodies = tuple(part[2] for part in head[3])
+    size = 0
+    for body in bodies:
+        if type(body) is not int:
+            size += len(body)
+    return size

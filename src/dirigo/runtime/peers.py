@@ -42,7 +42,10 @@ class Lane:
         sending = self.sending
         for parcel in sending.unsent():
             try:
-                self.socket.send_multipart(parcel.frames, zmq.NOBLOCK, copy=True)
+                if len(parcel.frames) == 1:  # which most are, and what several take is checked one by one
+                    self.socket.send(parcel.frames[0], zmq.NOBLOCK)
+                else:
+                    self.socket.send_multipart(parcel.frames, zmq.NOBLOCK, copy=True)
             except zmq.Again:
                 return
             sending.next_unsent = parcel.number + 1
@@ -139,33 +142,39 @@ class Peers:
         if peer is None:
             self.lost_messages += len(messages)
             return
-        drafts = (Draft(), Draft())
+        drafts: dict[int, Draft] = {}  # by lane; nearly always one
         for message in messages:
             if type(message) is Pressure:
-                drafts[CONTROL].headers.append(message)
-                continue
-            header, frames, size, schemas = stripped(message, self._schemas)  # type: ignore[arg-type]
+                header, frames, size, schemas = message, (), 0, ()
+            else:
+                header, frames, size, schemas = stripped(message, self._schemas)  # type: ignore[arg-type,assignment]
             lane = DATA if type(message) is Data or size > LARGE_BYTES else CONTROL
-            draft = drafts[lane]
+            draft = drafts.get(lane)
+            if draft is None:
+                draft = drafts[lane] = Draft()
             draft.headers.append(header)
-            draft.frames += frames
-            draft.size += size
-            draft.schemas += schemas
-            draft.charges[job_of(message.to)] += size  # type: ignore[union-attr]
-            if draft.size >= PACKET_BYTES_MOST:
-                self._post(peer, lane, draft)
-                drafts[lane].__init__()  # type: ignore[misc]
-        for lane, draft in enumerate(drafts):
-            if draft.headers:
-                self._post(peer, lane, draft)
+            if size:
+                draft.frames += frames
+                draft.size += size
+                draft.schemas += schemas
+                job = job_of(message.to)  # type: ignore[union-attr]
+                draft.charges[job] = draft.charges.get(job, 0) + size
+                if draft.size >= PACKET_BYTES_MOST:
+                    self._post(peer, lane, draft)
+                    del drafts[lane]
+        for lane, draft in drafts.items():
+            self._post(peer, lane, draft)
 
     def _post(self, peer: Peer, lane_number: int, draft: Draft) -> None:
         lane = peer.lanes[lane_number]
         sending = lane.sending
-        new = [number for number in dict.fromkeys(draft.schemas) if number not in sending.schemas_sent]
-        sending.schemas_sent.update(new)
+        new: tuple[tuple[int, bytes], ...] = ()
+        if draft.schemas and not sending.schemas_sent.issuperset(draft.schemas):
+            unknown = [number for number in dict.fromkeys(draft.schemas) if number not in sending.schemas_sent]
+            sending.schemas_sent.update(unknown)
+            new = tuple((number, self._schemas.texts[number]) for number in unknown)
         number = sending.last + 1
-        head = self._head(peer, number, tuple((each, self._schemas.texts[each]) for each in new), tuple(draft.headers))
+        head = self._head(peer, number, new, tuple(draft.headers))
         charges = tuple(draft.charges.items())
         for job, size in charges:
             self.unacknowledged[job] += size
@@ -196,8 +205,9 @@ class Peers:
         for lane, acknowledged in zip(peer.lanes, head.acks, strict=True):
             if acknowledged > lane.sending.last:
                 return "an acknowledgment of what was never sent"
-            for parcel in lane.sending.acknowledge(acknowledged, self._clock()):
-                self._settle(parcel)
+            if lane.sending.kept:
+                for parcel in lane.sending.acknowledge(acknowledged, self._clock()):
+                    self._settle(parcel)
             if head.is_missing:
                 lane.sending.rewind()
                 lane.offer()
@@ -257,5 +267,5 @@ class Draft:
         self.headers: list[Any] = []
         self.frames: list[Frame] = []
         self.schemas: list[int] = []
-        self.charges: Counter[str] = Counter()
+        self.charges: dict[str, int] = {}  # bytes, by job
         self.size = 0

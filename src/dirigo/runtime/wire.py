@@ -219,7 +219,7 @@ def _on_reply(message: SyncReply, change: Any) -> SyncReply:
 
 
 def _on_view(message: Unsync | View, change: Any) -> Unsync | View:
-    return msgspec.structs.replace(message, view=change(message.view))
+    return message if message.view is None else msgspec.structs.replace(message, view=change(message.view))
 
 
 def _on_intent(message: Intent, change: Any) -> Intent:

@@ -12,6 +12,7 @@ from dirigo.lab.experiments.drawing import distributions
 from dirigo.lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Row, Scale, Size, Summary
 from dirigo.lab.experiments.on_spark import run_jobs
 from dirigo.lab.experiments.simulated_pool import SimulatedPool
+from dirigo.lab.experiments.spreading_windows import spreading_windows
 from dirigo.scheduling import DirectSend, DirectSendP2C, DirectSendRandom, Hybrid, RejectSend, Strategy
 
 _SCENARIOS = {Size.FULL: ("span", "skew", "transient"), Size.QUICK: ("span", "skew"), Size.TINY: ("skew",)}
@@ -58,7 +59,7 @@ class HybridContest(Experiment):
         return pool.run(labels, _WARM_UP_S + (_RESULTS[size] + 1) * job.window_every_s, _WARM_UP_S)
 
     def run_on_spark(self, cluster: Any, labels: Labels, seed: int, size: Size) -> Outcome:
-        strategy = _STRATEGIES[str(labels["strategy"])](skew.INSTANCES_ON_SPARK - 1)
+        strategy = spreading_windows(_STRATEGIES[str(labels["strategy"])](skew.INSTANCES_ON_SPARK - 1))
         job = skew.skewed_on_spark(cluster, skew.EXPONENTS_ON_SPARK[-1])
         seconds = on_machine.WARM_UP_S + on_machine.SECONDS[size]
         return run_jobs(cluster, [job], strategy, labels, seed, seconds, on_machine.WARM_UP_S)

@@ -89,12 +89,12 @@ def _resize(cluster: Any, workers: int) -> None:
     cluster.wait_ready()
 
 
-def assumptions() -> list[str]:
+def assumptions(window_every_s: float = WINDOW_EVERY_S) -> list[str]:
     return [
         (
             f"{WORKERS} workers on the cores of one machine. A row takes {MAP_S * 1000:g} ms at its map and "
             f"{WINDOW_S * 1000:g} ms at "
             "its window function, in which the worker sleeps: what is measured is scheduling, not computing."
         ),
-        f"Windows are {WINDOW_EVERY_S * 1000:g} ms long. Latencies are known within 3 %.",
+        f"Windows are {window_every_s * 1000:g} ms long. Latencies are known within 3 %.",
     ]

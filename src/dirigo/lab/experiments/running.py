@@ -88,9 +88,10 @@ def _simulated(
         # An experiment that is not in the registry from the start is put there when its module is imported.
         who = (type(experiment).__module__, experiment.name)
         with _ctrl_c_later():
+            # The last settings tend to be the largest: begun first, none of them keeps one core busy alone at the end.
             pending: dict[Future[Outcome], int] = {
                 pool.submit(_simulate, *who, dict(labels), seed, size, costs): number
-                for number, (labels, seed) in enumerate(tasks)
+                for number, (labels, seed) in reversed(list(enumerate(tasks)))
             }
         told(0, len(tasks), "")
         while pending:
