@@ -80,8 +80,16 @@ def test_what_is_under_way_is_told_too() -> None:
     assert news.queued_bytes == 101
 
 
-def test_how_far_sources_are_is_told_now_and_then_also_when_they_have_ended() -> None:
+@pytest.mark.parametrize("is_here", [True, False])
+def test_how_far_sources_are_is_told_now_and_then_also_when_they_have_ended(is_here: bool) -> None:
     budget = Budget(MiB)
+    budget.behind_ms = 4
+    assert budget.news("job", 1, 0, True) is None  # nobody needs to know while there is room for states
+    if is_here:
+        budget.state_bytes = MiB // 2 + 1
+        assert budget.news("job", 1, 0, False) is not None
+    else:
+        budget.note(pressure(0, state=MiB // 2 + 1, worker=2))
     budget.behind_ms = 5
     assert budget.news("job", 1, 0, False) is None
     news = budget.news("job", 1, 0, True)

@@ -39,13 +39,15 @@ class Budget:
     ) -> Pressure | None:
         """What to tell the others, if it has changed enough or rides along. ``under_way``: bytes sent, not acknowledged.
 
-        How far the sources are changes all the time: it is told when there is time for it.
+        How far the sources are changes all the time, and matters once states are large: it is told from half of the budget
+        on, and then when there is time for it.
         """
         waiting = self.queued + under_way
         step = self.limit // TOLD_PARTS
         told, told_state, told_behind = self._told
         moved = abs(waiting - told) > step or (told and not waiting) or abs(self.state_bytes - told_state) > step
-        if not moved and not costs and not (is_time and self.behind_ms != told_behind):
+        is_crowded = self.state_bytes + self._state_total > self.limit // 2
+        if not moved and not costs and not (is_time and is_crowded and self.behind_ms != told_behind):
             return None
         self._told = (waiting, self.state_bytes, self.behind_ms)
         return Pressure(job, worker, waiting, self.state_bytes, self.behind_ms, costs)

@@ -17,6 +17,7 @@ from dirigo.runtime.payload import Frame
 RESEND_AFTER_S = 2.0  # without any acknowledgment
 OFFERED_AT_ONCE = 64
 ACK_PACKETS, ACK_BYTES = 16, 1 << 18  # acknowledge at least this often
+MUCH_BYTES = 1 << 14  # which a sender should not count as under way for long
 
 
 class Parcel(NamedTuple):
@@ -107,6 +108,9 @@ class Receiving:
     def owes_soon(self) -> bool:
         """Whether the sender waits for an acknowledgment."""
         return self.is_missing or self._packets > 0
+
+    def owes_much(self) -> bool:
+        return self.is_missing or self._bytes >= MUCH_BYTES
 
     def owes_now(self) -> bool:
         return self.is_missing or self._packets >= ACK_PACKETS or self._bytes >= ACK_BYTES

@@ -25,6 +25,7 @@ LARGE_BYTES = 1 << 16  # a control message of this size would hold up the others
 PACKETS_IN_SOCKET = 256
 PACKET_BYTES_MOST = 1 << 20  # a burst is cut into packets of about this size
 LOST_AFTER_S = 30.0
+ACKNOWLEDGE_S = 0.2  # for a few bytes nobody waits: most acknowledgments ride on what goes the other way meanwhile
 
 
 class Lane:
@@ -85,6 +86,7 @@ class Peers:
         self.lost_messages = 0  # to workers that are gone; their jobs fail anyway
         self.load = (0.0, 0.0)  # what others are told of the own one, with every packet
         self._turn = 0
+        self._acknowledged_s = 0.0  # when all that was owed was acknowledged last
 
     # --- membership ----------------------------------------------------------------------------------------------------
 
@@ -244,6 +246,9 @@ class Peers:
     def tend(self) -> list[Peer]:
         """Now and then: offer again, acknowledge what is owed, and return peers that have been silent for too long."""
         now = self._clock()
+        is_time = now - self._acknowledged_s >= ACKNOWLEDGE_S
+        if is_time:
+            self._acknowledged_s = now
         silent = []
         for peer in self.by_worker.values():
             for lane in peer.lanes:
@@ -253,7 +258,7 @@ class Peers:
                 if lane.sending.silent_s(now) > LOST_AFTER_S and not peer.is_reported:
                     peer.is_reported = True
                     silent.append(peer)
-            if any(lane.receiving.owes_soon() for lane in peer.lanes):
+            if any(lane.receiving.owes_soon() if is_time else lane.receiving.owes_much() for lane in peer.lanes):
                 self._acknowledge(peer)
         return silent
 
