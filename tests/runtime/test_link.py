@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.runtime.link import ACK_BYTES, ACK_PACKETS, RESEND_AFTER_S, Parcel, Receiving, Sending
+from dirigo.runtime.link import ACK_BYTES, ACK_PACKETS, MUCH_BYTES, RESEND_AFTER_S, Parcel, Receiving, Sending
 
 TEND_S = 0.02
 
@@ -193,6 +193,19 @@ def test_an_acknowledgment_is_owed_after_some_packets_or_many_bytes(size: int) -
     receiving.told()
     assert not receiving.owes_now()
     assert not receiving.owes_soon()
+
+
+def test_a_few_bytes_can_wait_for_their_acknowledgment_but_not_many_nor_a_gap() -> None:
+    receiving = Receiving()
+    assert receiving.accept(1, MUCH_BYTES - 1)
+    assert receiving.owes_soon()
+    assert not receiving.owes_much()
+    assert receiving.accept(2, 1)
+    assert receiving.owes_much()
+    receiving.told()
+    assert not receiving.owes_much()
+    assert not receiving.accept(4, 1)
+    assert receiving.owes_much()
 
 
 def test_a_copy_and_a_gap_are_not_taken_but_answered() -> None:
