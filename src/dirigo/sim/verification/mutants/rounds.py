@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from dirigo.kernel import lessor as lessor_module
-from dirigo.kernel.barrier import Barrier, Upstream
+from dirigo.kernel.barrier import Barrier
 from dirigo.kernel.instance import Instance
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
-from dirigo.kernel.mailbox import Event, Kind, MailboxState
+from dirigo.kernel.mailbox import Event, Kind
 from dirigo.kernel.message import Granularity, SyncReply, SyncRequest
 from dirigo.sim.verification.mutants.mutant import mutant
 
@@ -173,13 +173,18 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @mutant(
-    "release-unchecked", "what was held runs without looking at the next cut", Lessor, "_place", "no-lessee", "two-barriers"
+    "release-unchecked",
+    "what was held runs without looking at the next cut",
+    Lessor,
+    "_release",
+    "no-lessee",
+    "two-barriers",
 )
-def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Lessor, message: Any, upstream: Upstream) -> None:
-        if self.state is MailboxState.RUNNABLE:
+def _(_original: Callable[..., Any]) -> Callable[..., Any]:
+    def mistaken(self: Lessor) -> None:
+        held, self.held = self.held, []
+        for message in held:
+            self.note_held(message)
             self.admit(message, Kind.FREE)
-        else:
-            original(self, message, upstream)
 
     return mistaken
