@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dirigo.lab.experiments import running
 from dirigo.lab.experiments.costs import Costs
 from dirigo.lab.experiments.experiment import Experiment, Labels, Outcome, Scale, Size
 from dirigo.lab.experiments.registry import EXPERIMENTS, UnknownExperimentError, experiment_named
@@ -172,3 +176,39 @@ def test_an_unknown_name_gives_the_nearest_and_all_others(monkeypatch: pytest.Mo
     assert str(raised.value) == "there is no experiment 'skw'; did you mean 'skew'? All of them: skew, span."
     with pytest.raises(UnknownExperimentError, match=r"'0000'; all of them: skew, span\."):
         experiment_named("0000")
+
+
+@pytest.mark.parametrize(
+    ("stolen", "tries", "kept"),
+    [
+        ([0.0], 1, 0),
+        ([0.04], 1, 0),
+        ([0.3, 0.01], 2, 1),
+        ([0.3, 0.1, 0.2], 3, 1),  # enough is enough
+    ],
+)
+def test_a_run_on_spark_is_repeated_while_others_take_the_cores(
+    monkeypatch: pytest.MonkeyPatch, stolen: list[float], tries: int, kept: int
+) -> None:
+    """Each run takes a second of all cores, of which so much is stolen."""
+    cores = os.cpu_count() or 1
+    now, taken = [0.0], [0.0]
+    monkeypatch.setattr(running, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(running, "stolen_s", lambda: taken[0])
+    runs: list[int] = []
+
+    class Disturbed(Pretended):
+        def settings(self, scale: Scale, size: Size) -> list[Labels]:
+            return super().settings(scale, size)[:1]
+
+        def run_on_spark(self, cluster: Any, labels: Labels, seed: int, size: Size) -> Outcome:
+            now[0] += 1.0
+            taken[0] += stolen[len(runs)] * cores
+            runs.append(len(runs))
+            return replace(super().run_on_spark(cluster, labels, seed, size), figures={"run": runs[-1]})
+
+    (outcome,) = run(Disturbed(), Scale.MACHINE, Size.QUICK, (0,), COSTS, cluster=PretendedCluster())
+    assert len(runs) == tries
+    assert outcome.figures["run"] == kept
+    assert outcome.figures["tries"] == tries
+    assert outcome.figures["stolen"] == pytest.approx(stolen[kept])

@@ -6,7 +6,6 @@ and when it came, within the time between two looks.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 from dirigo.flow import Dataflow
 from dirigo.lab.experiments.experiment import Labels, Latencies, Outcome
 from dirigo.lab.experiments.job_flow import flow_of
-from dirigo.lab.experiments.stolen_time import stolen_s
 from dirigo.lab.experiments.window_job import WindowJob
 from dirigo.nexmark.on_spark import give_up
 from dirigo.runtime.client import JobHandle
@@ -52,7 +50,7 @@ def run_flows(
     warm_up_s: float,
 ) -> Outcome:
     handles: dict[str, JobHandle] = {}
-    before, stolen_before_s = _messages(cluster), stolen_s()
+    before = _messages(cluster)
     try:
         for flow in flows:
             handles[flow.name] = cluster.submit(flow, strategy=strategy)
@@ -66,11 +64,9 @@ def run_flows(
         Latencies.of(name, objectives_ms[name], [(at, ms) for at, ms in results[name] if at - ms / 1000 > warm_up_s])
         for name in handles
     ]
-    figures = _figures(cluster, ended)
-    figures["stolen"] = (stolen_s() - stolen_before_s) / figures["ended_s"] / (os.cpu_count() or 1)  # of all cores
     after = _messages(cluster)
     per_worker = {"messages": [float(after[worker] - before.get(worker, 0)) for worker in sorted(after)]}
-    return Outcome(labels, seed, latencies, figures, per_worker)
+    return Outcome(labels, seed, latencies, _figures(cluster, ended), per_worker)
 
 
 def _messages(cluster: Any) -> dict[int, int]:

@@ -1,6 +1,6 @@
 """``reality``: the same flows on real workers and in the simulator, to see how far the simulator can be believed.
 
-A shared machine can be half as fast ten minutes later. So what the runtime costs is measured anew before each load, on the
+A shared machine can be half as fast ten minutes later. So what the runtime costs is measured anew before each run, on the
 same cluster, and the simulator goes by that.
 """
 
@@ -31,7 +31,7 @@ _LOADS = {"constant": None, "bursts, alpha 5": 5.0, "bursts, alpha 2.5": 2.5}
 _STRATEGIES = ("fifo", "reject_send")
 _SPARK, _SIMULATOR = "Spark", "simulator"
 _NEAR = 0.2
-_ROWS, _BARRIERS, _SECONDS = 2_000, 30, 3.0  # of the measurement before each load: less than dirigo calibrate takes
+_ROWS, _BARRIERS, _SECONDS = 2_000, 30, 3.0  # of the measurement before each run: less than dirigo calibrate takes
 
 
 class Reality(Experiment):
@@ -43,7 +43,7 @@ class Reality(Experiment):
     spark_workers: ClassVar = max(_POOLS)
 
     def __init__(self) -> None:
-        self._measured: dict[tuple[Label, Label, int], Costs] = {}  # by workers, load and seed
+        self._measured: dict[tuple[Label, Label, Label, int], Costs] = {}  # by workers, load, strategy and seed
 
     def runs_at(self, scale: Scale) -> bool:
         return scale is Scale.MACHINE
@@ -73,11 +73,9 @@ class Reality(Experiment):
 
     def run_on_spark(self, cluster: Any, labels: Labels, seed: int, size: Size) -> Outcome:
         job, seconds = _job(labels, seed, size)
-        if _key(labels, seed) not in self._measured:
-            with on_machine.workers_of(cluster, CALIBRATION_WORKERS):
-                self._measured[_key(labels, seed)] = calibrate_costs(
-                    cluster, _silent, rows=_ROWS, barriers=_BARRIERS, seconds=_SECONDS
-                )
+        with on_machine.workers_of(cluster, CALIBRATION_WORKERS):
+            costs = calibrate_costs(cluster, _silent, rows=_ROWS, barriers=_BARRIERS, seconds=_SECONDS)
+        self._measured[_key(labels, seed)] = costs
         with on_machine.workers_of(cluster, int(labels["workers"])):
             return run_jobs(cluster, [job], str(labels["strategy"]), labels, seed, seconds, on_machine.WARM_UP_S)
 
@@ -130,14 +128,14 @@ class Reality(Experiment):
                 f"{OBJECTIVE_S * 1000:g} ms."
             ),
             (
-                "The simulator goes by what the runtime cost on this machine just before, measured anew for each load: a "
+                "The simulator goes by what the runtime cost on this machine just before, measured anew for each run: a "
                 f"hop took {', '.join(hops)} microseconds."
             ),
         ]
 
 
-def _key(labels: Labels, seed: int) -> tuple[Label, Label, int]:
-    return labels["workers"], labels["load"], seed
+def _key(labels: Labels, seed: int) -> tuple[Label, Label, Label, int]:
+    return labels["workers"], labels["load"], labels["strategy"], seed
 
 
 def _silent(_: str) -> None:
