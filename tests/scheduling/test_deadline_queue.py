@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dirigo.kernel import Data, Lane
@@ -114,8 +114,14 @@ def test_what_is_never_due_comes_last() -> None:
 # --- the outlook -------------------------------------------------------------------------------------------------------
 
 
+# Both have a plan that is stale when there was one look at it, and more than eight messages.
+_STALE = [*[("push", 0.0, 0.0)] * 7, ("push", 5.44, 0.125), ("wait", 1.0, 0.0)]
+
+
 @settings(max_examples=300)
 @given(st.sampled_from([0.0, 0.005, 7.3, 1_700_000_000.0]), steps)
+@example(0.0, [*_STALE, ("wait", 2.75, 0.0), ("push", 0.0, 0.0), ("wait", 1.5, 0.0)])
+@example(0.0, [*_STALE, ("wait", 2.5, 0.0), ("push", 0.0, 0.0), ("wait", 1.5, 0.0)])
 def test_the_outlook_is_what_adding_up_gives_to_a_slice(now: float, steps: list[tuple[str, float, float]]) -> None:
     naive = Naive(now)
     for what, seconds, cost_s in steps:

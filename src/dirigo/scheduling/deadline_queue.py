@@ -36,7 +36,7 @@ _STEP_LEAST_S = 0.001  # but nobody needs to know it better than it takes to sen
 _STEP_MOST_S = 10.0 / _PER_OBJECTIVE
 _TIGHTER = 0.9  # from this part of the tightest objective on another one is tighter: latencies are sums, and rounded
 _CALM = 256  # looks, at least, that had no need of the plan before it is given up
-_REGROWTH = 8  # messages per look at the plan that making it anew may cost
+_REGROWTH = 8  # messages per look at the plan that making it anew may cost, beside its slices
 _NOTHING_S = 1e-9  # what remains of sums of costs when all have been taken away again
 
 
@@ -179,7 +179,7 @@ class DeadlineQueue:
         """See to it that there is a plan, and that it is precise about the near future."""
         self._calm = 0
         self._looks += 1
-        if not self._begins or (now > self._stale_at and self._looks * _REGROWTH > len(self._heap)):
+        if not self._begins or (now > self._stale_at and self._looks * _REGROWTH + _SLICES > len(self._heap)):
             self._make(now)
 
     def _behind(self, index: int, ahead_s: float, now: float) -> float:
