@@ -86,3 +86,28 @@ def test_further_messages_of_one_go_leave_later() -> None:
     made.at(0.0, emit)
     made.run(until=1.0)
     assert arrivals == [0.1, 0.11, 0.12]
+
+
+def test_who_has_something_to_take_in_already_finds_what_came_meanwhile() -> None:
+    awake: list[bool] = []
+
+    def fetch_s(_message: object, is_awake: bool) -> float:
+        awake.append(is_awake)
+        return 0.02
+
+    made = Cluster(
+        WORKERS,
+        directory((A,)),
+        lambda *_: Fifo(),
+        network=Network(0.1),
+        service=Service(9.0),
+        fetch_s=fetch_s,
+        cores=Cores(1),
+        packet_s=0.03,
+    )
+    feed = made.source(A, HOMES[A], (RELAY,))
+    # Sent at 0, 0 and 0.5. The second packet waits for the only core until the first message has been taken in.
+    for at in (0.0, 0.0, 0.5):
+        feed.emit_at(at, Output(RELAY, ("a", 1)))
+    made.run(until=1.0)
+    assert awake == [False, True, False]

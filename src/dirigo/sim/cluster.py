@@ -47,8 +47,8 @@ Trace = Callable[[float, str, WorkerId, object], None]  # (when, what, where, th
 StrategyFactory = Callable[[WorkerId, Random], Hooks]  # the generator is for strategies that leave something to chance
 ObserverFactory = Callable[[WorkerId], Observer]
 Carried = Callable[[list[Message]], None]  # what one worker sent in one go, before the network has it
-# In seconds, for a message from another worker, or for a load that is told without one; and whether the fetcher was still
-# taking in something else when it came.
+# In seconds, for a message from another worker, or for a load that is told without one; and whether the fetcher still had
+# something else to take in when it came.
 FetchTime = Callable[[Message | None, bool], float]
 
 EVENTS_MAX = 10_000_000
@@ -266,9 +266,11 @@ class Cluster:
     def _take_in(self, host: Host, key: int, item: Message | Told) -> None:
         """Something has come, and is taken in after what came before it."""
         assert self._fetch_time is not None
+        # Whoever is at it, or waits for a core, finds it among the rest, even if its packet has to wait for a core as well.
+        is_awake = host.fetched_at > self.now
         here = self.now if self._cores is None else self._cores.take(self.now, self._packet_s)
         begin = max(here, host.fetched_at)
-        seconds = self._fetch_time(item.message if type(item) is Told else item, begin > here)
+        seconds = self._fetch_time(item.message if type(item) is Told else item, is_awake)
         host.fetched_at = begin + seconds if self._cores is None else self._cores.take(begin, seconds)
         heappush(self._heap, (host.fetched_at, key, host, item))
 
