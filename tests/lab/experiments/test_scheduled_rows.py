@@ -60,3 +60,11 @@ def test_each_row_is_a_message_of_its_own() -> None:
     assert all(isinstance(each, Output) for each in emitted)
     batches: list[pa.RecordBatch] = [each.payload[1] for each in emitted]
     assert [batch.num_rows for batch in batches] == [1, 1]
+
+
+def test_splits_that_are_read_at_different_times_begin_together_if_told_when() -> None:
+    splits = ScheduledRows(entries, entries, begins_s=12.0).splits(2)
+    for now, split in zip((10.0, 10.7), splits, strict=True):
+        split.clock = lambda now=now: now  # type: ignore[misc]
+        assert split.read(100) is None
+        assert split.next_due_s == 12.0

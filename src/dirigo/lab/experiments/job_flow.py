@@ -18,8 +18,11 @@ from dirigo.lab.experiments.window_job import RunningJob, WindowJob
 ROWS, WINDOWS = "rows", "windows"
 
 
-def flow_of(job: WindowJob, seconds: float) -> Dataflow:
-    """The rows of so many seconds. Where its actors live is the cluster's business, not the job's."""
+def flow_of(job: WindowJob, seconds: float, begins_s: float | None = None) -> Dataflow:
+    """The rows of so many seconds. Where its actors live is the cluster's business, not the job's.
+
+    ``begins_s``: see ``ScheduledRows``.
+    """
     flow = Dataflow(
         job.name,
         slo=SLO(latency=f"{round(job.objective_s * 1000)}ms", throughput=job.rows_per_s),
@@ -29,7 +32,8 @@ def flow_of(job: WindowJob, seconds: float) -> Dataflow:
         combines_early=False,
     )
     every = f"{round(job.window_every_s * 1000)}ms"
-    rows = flow.source(ScheduledRows(*(partial(_schedule, job, index, seconds) for index in range(len(job.loads)))))
+    schedules = (partial(_schedule, job, index, seconds) for index in range(len(job.loads)))
+    rows = flow.source(ScheduledRows(*schedules, begins_s=begins_s))
     windows = rows.key_by("value").window(Tumbling(every)).aggregate(best=largest("due_s")).named(WINDOWS)
     if job.has_whole:
         windows = windows.window(Tumbling(every)).aggregate(best=largest("best")).named("whole")

@@ -20,7 +20,8 @@ from dirigo.runtime.control import JobStatus
 from dirigo.scheduling import StrategyLike
 from dirigo.scheduling.accounting import milliseconds_of
 
-STARTS_S = 1.0  # from the start of a job to the first row of its schedule
+STARTS_S = 1.0  # the moment of the first row of a schedule: times count from a second before
+_INSTALLING_S = 2.0  # until all workers have a job
 _LOOK_S = 0.25
 _BEAT_S = 1.0  # workers tell at least so often
 _OVER = ("finished", "cancelled", "failed")
@@ -35,9 +36,15 @@ def run_jobs(
     seconds: float,
     warm_up_s: float,
 ) -> Outcome:
-    """Run jobs together until all is worked off. Results of the first seconds do not count."""
+    """Run jobs together until all is worked off. Results of the first seconds do not count.
+
+    All sources begin at the same moment, as in the simulator. Were each to begin when its worker has the job, they would be
+    some milliseconds apart, others in each run, and so would be the ends of windows, for which all workers have to compute.
+    """
     objectives_ms = {job.name: job.objective_s * 1000 for job in jobs}
-    return run_flows(cluster, [flow_of(job, seconds) for job in jobs], objectives_ms, strategy, labels, seed, warm_up_s)
+    begins_s = time.time() + _INSTALLING_S
+    flows = [flow_of(job, seconds, begins_s) for job in jobs]
+    return run_flows(cluster, flows, objectives_ms, strategy, labels, seed, warm_up_s, zero_s=begins_s - STARTS_S)
 
 
 def run_flows(
@@ -48,13 +55,16 @@ def run_flows(
     labels: Labels,
     seed: int,
     warm_up_s: float,
+    *,
+    zero_s: float | None = None,
 ) -> Outcome:
+    """The same for any flows. ``zero_s``: from when times count; otherwise from the start of each job."""
     handles: dict[str, JobHandle] = {}
     before = _messages(cluster)
     try:
         for flow in flows:
             handles[flow.name] = cluster.submit(flow, strategy=strategy)
-        results = _follow(handles)
+        results = _follow(handles, zero_s)
         ended = {name: handle.wait() for name, handle in handles.items()}
     except BaseException:
         for handle in handles.values():
@@ -75,8 +85,8 @@ def _messages(cluster: Any) -> dict[int, int]:
     return {worker.id: worker.messages for worker in cluster.status().workers}
 
 
-def _follow(handles: Mapping[str, JobHandle]) -> dict[str, list[tuple[float, float]]]:
-    """Look at jobs until they are over; each job's results: when, in seconds since it began, and their latency in ms."""
+def _follow(handles: Mapping[str, JobHandle], zero_s: float | None) -> dict[str, list[tuple[float, float]]]:
+    """Look at jobs until they are over; each job's results: when, in seconds since then, and their latency in ms."""
     results: dict[str, list[tuple[float, float]]] = {name: [] for name in handles}
     seen: dict[str, dict[int, int]] = {name: {} for name in handles}
     while True:
@@ -84,7 +94,8 @@ def _follow(handles: Mapping[str, JobHandle]) -> dict[str, list[tuple[float, flo
         for name, status in statuses.items():
             if status.started_s is None:
                 continue
-            at = (time.time() if status.ended_s is None else status.ended_s) - status.started_s
+            since_s = status.started_s if zero_s is None else zero_s
+            at = (time.time() if status.ended_s is None else status.ended_s) - since_s
             counts = status.metrics.latencies
             for bucket, count in counts.items():
                 new = count - seen[name].get(bucket, 0)

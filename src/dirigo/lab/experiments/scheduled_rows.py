@@ -27,27 +27,29 @@ class Entry(NamedTuple):
 class ScheduledRows(Source):
     """Rows and watermarks of one schedule per split; each is in the order of time and can be pickled.
 
-    Event time begins with the schedules, at 0 for all of them, however far apart the splits are read first.
+    Event time begins with the schedules, at 0 for all of them, however far apart the splits are read first. ``begins_s``: by
+    the clock, when all of them begin; otherwise each does a second after it was read first.
     """
 
     rows_per_message = 1
 
-    def __init__(self, *schedules: Callable[[], Iterator[Entry]]) -> None:
+    def __init__(self, *schedules: Callable[[], Iterator[Entry]], begins_s: float | None = None) -> None:
         super().__init__(SCHEMA, name="rows", is_bounded=True, time="at")
         self.schedules = schedules
+        self.begins_s = begins_s
 
     def splits(self, wanted: int) -> Sequence[Split]:
         assert wanted >= len(self.schedules), "a schedule cannot be divided; give the flow as many splits as schedules"
-        return [_ScheduledSplit(schedule()) for schedule in self.schedules]
+        return [_ScheduledSplit(schedule(), self.begins_s) for schedule in self.schedules]
 
 
 class _ScheduledSplit(Split):
     """All of it."""
 
-    def __init__(self, entries: Iterator[Entry]) -> None:
+    def __init__(self, entries: Iterator[Entry], begins_s: float | None) -> None:
         self._entries = entries
         self._next = next(entries, None)
-        self._began_s: float | None = None
+        self._began_s = begins_s
         self.ended = self._next is None
 
     def read(self, rows_max: int) -> Piece | None:
