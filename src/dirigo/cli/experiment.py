@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,7 @@ def _run(
     with _session() if scale is Scale.PAPER and chosen else nullcontext() as spark:  # a cluster would be in its way
         for each in chosen:
             try:
-                outcomes = _outcomes(each, scale, size, seeds, costs)
+                outcomes = _outcomes(each, scale, size, seeds, costs, out / each.name)
             except running.RunError as error:
                 failures += 1
                 console.print(f"[red]{_one_line(error)}[/]", soft_wrap=True)
@@ -189,12 +190,15 @@ def _session() -> Iterator[Any]:
         yield spark
 
 
-def _outcomes(each: Experiment, scale: Scale, size: Size, seeds: int, costs: Costs) -> list[Outcome]:
+def _outcomes(
+    each: Experiment, scale: Scale, size: Size, seeds: int, costs: Costs, folder: Path
+) -> list[Outcome]:
     if scale is Scale.PAPER:
         with _progress(each.name) as told:
             return running.run(each, scale, size, range(seeds), costs, progress=told)
     with own_cluster(workers=each.spark_workers) as cluster, _progress(each.name) as told:
-        return running.run(each, scale, size, range(seeds), costs, progress=told, cluster=cluster)
+        kept = partial(store, folder=folder)
+        return running.run(each, scale, size, range(seeds), costs, progress=told, cluster=cluster, kept=kept)
 
 
 @contextmanager

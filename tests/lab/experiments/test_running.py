@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -157,6 +157,19 @@ def test_on_a_cluster_too_the_setting_that_failed_is_named() -> None:
         RunError, match=r"pretended \(strategy reject_send, workers 8, load 0.5; seed 7\) failed: OSError: no"
     ):
         run(Broken(), Scale.MACHINE, Size.QUICK, (7,), COSTS, cluster=PretendedCluster())
+
+
+def test_what_ran_on_a_cluster_before_a_failure_is_kept() -> None:
+    class Short(Pretended):
+        def run_on_spark(self, cluster: Any, labels: Labels, seed: int, size: Size) -> Outcome:
+            if labels["strategy"] == "fifo":
+                raise OSError("no more of it")
+            return super().run_on_spark(cluster, labels, seed, size)
+
+    kept: list[Sequence[Outcome]] = []
+    with pytest.raises(RunError):
+        run(Short(), Scale.MACHINE, Size.QUICK, (7,), COSTS, cluster=PretendedCluster(), kept=kept.append)
+    assert [[outcome.labels["workers"] for outcome in each] for each in kept] == [[8], [8, 2]]
 
 
 def test_an_experiment_for_the_simulator_only_starts_no_spark() -> None:

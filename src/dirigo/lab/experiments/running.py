@@ -31,6 +31,7 @@ from dirigo.lab.experiments.stolen_time import stolen_s
 _STOLEN_MOST = 0.05  # of all cores, by other guests of the machine, before a run on Spark is repeated
 _TRIES_MOST = 3
 
+Kept = Callable[[Sequence[Outcome]], None]
 Progress = Callable[[int, int, str], None]  # runs done, runs in all, and the setting of which this tells
 
 
@@ -55,23 +56,25 @@ def run(
     progress: Progress | None = None,
     processes: int | None = None,
     cluster: Any = None,
+    kept: Kept | None = None,
 ) -> list[Outcome]:
     """All runs of an experiment.
 
     ``processes``: of the simulator, by default one per core. ``cluster``: one whose workers are ready, if there is one.
+    ``kept``: given what there is after each run on Spark, since all of them take long.
     """
-    told = progress or _silent
+    told, keep = progress or _silent, kept or _forget
     if scale is Scale.PAPER:
         return _simulated(experiment, size, seeds, costs, told, processes)
     if cluster is not None:
-        return _on_cluster(cluster, experiment, size, seeds, costs, told)
+        return _on_cluster(cluster, experiment, size, seeds, costs, told, keep)
     if experiment.spark_workers is None:
         raise RunError(f"{experiment.name} runs in the simulator only.")
     from dirigo.spark.cluster import Cluster
 
     with Cluster(experiment.spark_workers) as own:
         own.wait_ready()
-        return _on_cluster(own, experiment, size, seeds, costs, told)
+        return _on_cluster(own, experiment, size, seeds, costs, told, keep)
 
 
 def label_text(labels: Labels) -> str:
@@ -179,7 +182,7 @@ def _end_with_parent() -> None:
 
 
 def _on_cluster(
-    cluster: Any, experiment: Experiment, size: Size, seeds: Sequence[int], costs: Costs, told: Progress
+    cluster: Any, experiment: Experiment, size: Size, seeds: Sequence[int], costs: Costs, told: Progress, keep: Kept
 ) -> list[Outcome]:
     """One after another, and each seed through all settings: whatever the machine does meanwhile, it does to all of them."""
     settings = experiment.settings(Scale.MACHINE, size)
@@ -194,6 +197,7 @@ def _on_cluster(
                 else:
                     outcome = _undisturbed(partial(experiment.run_on_spark, cluster, labels, seed, size))
                 found[number, place] = _checked(outcome, labels, seed)
+            keep([found[key] for key in sorted(found)])
     told(total, total, "")
     return [found[key] for key in sorted(found)]
 
@@ -212,6 +216,10 @@ def _undisturbed(measure: Callable[[], Outcome]) -> Outcome:
 
 
 # --- both ------------------------------------------------------------------------------------------------------------------
+
+
+def _forget(outcomes: Sequence[Outcome]) -> None:
+    pass
 
 
 def _silent(done: int, total: int, text: str) -> None:
