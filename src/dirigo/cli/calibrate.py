@@ -27,6 +27,7 @@ _MEANINGS = {
     "reply_s": "of the fetcher, for a reply of a lessee among others",
     "send_s": "for each further message of several that are sent at once",
     "operator_s": "of an operator, for a message with a row: a windowed aggregate",
+    "closing_s": "of it, to close a window",
     "wake_s": "by which a worker that emulates work sleeps too long",
 }
 

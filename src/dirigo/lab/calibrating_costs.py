@@ -10,8 +10,8 @@ times a second but seldom beside the messages.
 What replies of lessees cost that come together is measured on parts of workers, see ``barrier_shares``.
 
 What a byte of state costs is the difference between barriers that collect a large and a small one. What an operator takes is
-what a windowed aggregate does for a single row; and with work that is emulated by sleeping, by how much that is too long.
-Workers that wait for rows look for them, and that takes some of the cores as well.
+what a windowed aggregate does for a single row, and to close a window; with work that is emulated by sleeping, by how much
+that is too long. Workers that wait for rows look for them, and that takes some of the cores as well.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from dirigo.flow import Dataflow, Function, FunctionContext, discard
 from dirigo.flow.loads import constant
-from dirigo.kernel import DirigoError, Executable, SchedulingContext, operator_of
+from dirigo.kernel import Address, CriticalRun, DirigoError, Executable, SchedulingContext, operator_of
 from dirigo.lab.barrier_shares import measure_shares
 from dirigo.lab.experiments.costs import Costs
 from dirigo.lab.experiments.job_flow import WINDOWS, flow_of
@@ -54,9 +54,10 @@ _RECEIVER = "receiver"
 _ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL, _ALL_THREADS = "arrival", "fetch", "message", "with critical", "all threads"
 _SAMPLES_AT_ONCE = 500
 _WINDOWED_PER_S = 40.0  # rows of each source: workers are idle for half of the time, as in experiments
-_HARDLY_PER_S = 2.0
+_HARDLY_PER_S, _HARDLY_EVERY_S = 2.0, 1.0
 _WORK_S = 0.01
-_ELAPSED, _BUSY, _TIMES_AT_ONCE = "elapsed", "busy", 8
+_ELAPSED, _CLOSING, _BUSY, _TIMES_AT_ONCE = "elapsed", "closing", "busy", 8
+_WINDOWS_EVERY_S = 0.4  # with about as many rows in each as experiments on this machine have
 _LEAST_S = 1e-6  # less than any of this takes, in case a machine is too restless to tell
 _TIMEOUT_S = 300.0
 
@@ -126,7 +127,10 @@ class Probe(Strategy):
 
 
 class Stopwatch(Fifo):
-    """Samples how long messages of an operator take, and how busy its worker was from one of them to the next."""
+    """Samples how long messages of an operator take, and how busy its worker was from one of them to the next.
+
+    All sources tell the same times: what the last of them tells closes a window, and takes longer than what the first does.
+    """
 
     def __init__(self, operator: str, folder: Path) -> None:
         super().__init__()
@@ -134,17 +138,26 @@ class Stopwatch(Fifo):
         self._folder = folder
         self._samples: list[tuple[str, float]] = []
         self._last: tuple[float, float] | None = None  # when, and what the process had computed for by then
+        self._told: dict[tuple[Address, Any], list[float]] = {}  # what each word of a time took, until all have told
 
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
-        if not message.critical and operator_of(message.to) == self._operator:
-            self._samples.append((_ELAPSED, elapsed_s))
-            now, computed_s = time.monotonic(), time.process_time()
-            if self._last is not None:
-                self._samples.append((_BUSY, (computed_s - self._last[1]) / (now - self._last[0])))
-            self._last = (now, computed_s)
-            if len(self._samples) >= _TIMES_AT_ONCE:
-                _append(self._folder, context.id, self._samples)
-                self._samples.clear()
+        if operator_of(message.to) != self._operator:
+            return
+        if isinstance(message, CriticalRun):
+            told = self._told.setdefault((message.to, message.payload), [])
+            told.append(elapsed_s)
+            if len(told) == WORKERS:
+                del self._told[message.to, message.payload]
+                self._samples.append((_CLOSING, told[-1] - told[0]))
+            return
+        self._samples.append((_ELAPSED, elapsed_s))
+        now, computed_s = time.monotonic(), time.process_time()
+        if self._last is not None:
+            self._samples.append((_BUSY, (computed_s - self._last[1]) / (now - self._last[0])))
+        self._last = (now, computed_s)
+        if len(self._samples) >= _TIMES_AT_ONCE:
+            _append(self._folder, context.id, self._samples)
+            self._samples.clear()
 
 
 def _append(folder: Path, worker: int, samples: list[tuple[str, float]]) -> None:
@@ -167,11 +180,12 @@ def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int, secon
     samples = _messages(cluster, rows)
     fetch_s, message_s = samples[_FETCH], samples[_MESSAGE]
     told("a windowed aggregate ...")
-    operator_s = _windowed(cluster, seconds, _WINDOWED_PER_S, 0.0)[_ELAPSED]
+    windowed = _windowed(cluster, seconds, _WINDOWED_PER_S, 0.0)
+    operator_s = windowed[_ELAPSED]
     told("a windowed aggregate, with emulated work ...")
     with_work_s = _windowed(cluster, seconds, _WINDOWED_PER_S, _WORK_S)[_ELAPSED]
     told("workers that wait for rows ...")
-    idle_share = _windowed(cluster, seconds, _HARDLY_PER_S, 0.0)[_BUSY]
+    idle_share = _windowed(cluster, seconds, _HARDLY_PER_S, 0.0, _HARDLY_EVERY_S)[_BUSY]
     told("barriers with a small state ...")
     small_s = _barrier_s(cluster, _SMALL_BYTES, barriers)
     told("barriers with a large state ...")
@@ -188,6 +202,7 @@ def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int, secon
         "reply_s": shares.reply_s,
         "send_s": shares.send_s,
         "operator_s": operator_s,
+        "closing_s": windowed[_CLOSING],
         "wake_s": with_work_s - _WORK_S - operator_s,
     }
     bytes_per_s = (_LARGE_BYTES - _SMALL_BYTES) / max(_LEAST_S, large_s - small_s)
@@ -227,16 +242,18 @@ def _messages(cluster: Any, rows: int) -> dict[str, float]:
     return found
 
 
-def _windowed(cluster: Any, seconds: float, per_s: float, work_s: float) -> dict[str, float]:
+def _windowed(
+    cluster: Any, seconds: float, per_s: float, work_s: float, every_s: float = _WINDOWS_EVERY_S
+) -> dict[str, float]:
     """What a windowed aggregate takes for a message with a row, if work of so many seconds is emulated beside it; and how
     busy workers are in all, with so many rows a second each."""
     load = constant(per_s)
-    job = WindowJob("costs", [load] * WORKERS, range(WORKERS), WORKERS, 0.0, work_s, 1.0, objective_s=60.0)
+    job = WindowJob("costs", [load] * WORKERS, range(WORKERS), WORKERS, 0.0, work_s, every_s, objective_s=60.0)
     with TemporaryDirectory(prefix="dirigo-costs-") as folder:
         flow = flow_of(job, seconds)
         cluster.submit(flow, strategy=Stopwatch(WINDOWS, Path(folder))).wait(_TIMEOUT_S)
         found = _medians(Path(folder))
-    if {_ELAPSED, _BUSY} - found.keys():
+    if {_ELAPSED, _CLOSING, _BUSY} - found.keys():
         raise CalibrationError("too few messages were sampled to tell what an operator costs; is this machine very busy?")
     return found
 

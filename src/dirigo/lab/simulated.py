@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
 from typing import Any
 
 from dirigo.flow import Dataflow
 from dirigo.flow.emulation import Work
 from dirigo.flow.job import Job
+from dirigo.flow.operators.windowed import Windowed
 from dirigo.flow.payloads import rows_of
 from dirigo.flow.reading import SourceReader
 from dirigo.flow.strategies import strategy_of
-from dirigo.kernel import Data, Directory, Executable, Trail, Worker, WorkerId, job_of
+from dirigo.kernel import Address, CriticalRun, Data, Directory, Executable, Trail, Worker, WorkerId, job_of
 from dirigo.lab.contest import LOOK_S, WARM_UP_S, Run, Sample, TenantRun
 from dirigo.lab.experiments.costs import Costs
 from dirigo.lab.tenants import Tenant
@@ -97,7 +99,7 @@ class FlowPool:
             measure=rows_of,
             fetch_s=0.0 if costs is None else _fetching(costs),
             cores=None if costs is None else Cores(costs.cores, workers, costs.idle_share),
-            computing=None if costs is None else _computing(costs),
+            computing=None if costs is None else _Computing(costs, self.jobs.values()),
             packet_s=0.0 if costs is None else costs.packet_s,
             send_s=0.0 if costs is None else costs.send_s,
             tells_loads=costs is not None,
@@ -200,6 +202,33 @@ def _fetching(costs: Costs) -> FetchTime:
     return lambda _message, is_awake: costs.reply_s if is_awake else costs.fetch_s
 
 
-def _computing(costs: Costs) -> ServiceTime:
+class _Computing:
     """What the worker thread computes for a message."""
-    return lambda message, _rng: costs.critical_s if message.critical else costs.message_s + costs.operator_s
+
+    def __init__(self, costs: Costs, jobs: Iterable[Job]) -> None:
+        self._costs = costs
+        self._upstreams = {
+            address: len(upstreams)
+            for job in jobs
+            for stage in job.plan.stages
+            if isinstance(stage.operator, Windowed)
+            for address, upstreams in zip(stage.addresses, stage.upstreams, strict=True)
+        }
+        self._told: Counter[tuple[Address, Any]] = Counter()  # by actor and time, until all upstream actors have told it
+
+    def __call__(self, message: Executable, _rng: Random) -> float:
+        if not isinstance(message, CriticalRun):
+            return self._costs.message_s + self._costs.operator_s
+        return self._costs.critical_s + (self._costs.closing_s if self._closes(message) else 0.0)
+
+    def _closes(self, message: CriticalRun) -> bool:
+        """Whether it is the last word of a time at a windowed operator."""
+        upstreams = self._upstreams.get(message.to)
+        if upstreams is None:
+            return False
+        told = (message.to, message.payload)
+        self._told[told] += 1
+        if self._told[told] < upstreams:
+            return False
+        del self._told[told]
+        return True

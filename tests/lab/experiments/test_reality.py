@@ -59,6 +59,26 @@ def test_costs_are_measured_before_each_run_and_simulations_go_by_them(pools: li
     assert any("a hop took 600, 600 microseconds" in text for text in assumed)
 
 
+def test_a_simulated_window_takes_as_long_to_close_as_was_measured() -> None:
+    labels: Labels = {"workers": 4, "load": "constant", "strategy": "fifo", "host": "simulator"}
+    soon, later = (
+        Reality().simulate(labels, 0, Size.TINY, msgspec.structs.replace(COSTS, closing_s=closing_s, cores=64))
+        for closing_s in (0.0001, 0.0101)
+    )
+    more_ms = np.sort(later.latencies[0].latency_ms) - np.sort(soon.latencies[0].latency_ms)
+    assert len(more_ms) == 20
+    assert float(more_ms.min()) == pytest.approx(10.0, abs=0.1)  # a worker may have two windows to close
+    assert float(np.median(more_ms)) < 15.0
+
+
+def test_what_was_measured_is_kept_with_the_run(pools: list[int]) -> None:
+    labels = Reality().settings(Scale.MACHINE, Size.TINY)[0]
+    figures = Reality().run_on_spark(None, labels, 0, Size.TINY).figures
+    assert pools == [2, 4]
+    assert figures["cost:message_s"] == 0.02
+    assert figures["cost:cores"] == 2
+
+
 def test_a_prediction_that_is_far_off_is_told_as_such(pools: list[int]) -> None:
     experiment = Reality()
     settings = [each for each in experiment.settings(Scale.MACHINE, Size.TINY) if each["load"] == "constant"]

@@ -31,6 +31,7 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reply_s: float = 0.00006  # of the fetcher, for the reply of a lessee that comes while it takes in others
     send_s: float = 0.00003  # for each further message of several that are sent at once
     operator_s: float = 0.0005  # of an operator for a message with a row, a windowed aggregate
+    closing_s: float = 0.0008  # of it for the critical message that closes a window, beyond one that does not
     wake_s: float = 0.0004  # by which a worker that emulates work sleeps too long
     idle_share: float = 0.03  # of a core, that a worker takes while it waits for the rows of a job
     cores: int = 2  # of the machine on which this was measured, which all of its workers share

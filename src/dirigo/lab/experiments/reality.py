@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import msgspec
+
 from dirigo.flow.loads import Load, constant
 from dirigo.lab.calibrating_costs import WORKERS as CALIBRATION_WORKERS
 from dirigo.lab.calibrating_costs import calibrate_costs
@@ -77,7 +79,10 @@ class Reality(Experiment):
             costs = calibrate_costs(cluster, _silent, rows=_ROWS, barriers=_BARRIERS, seconds=_SECONDS)
         self._measured[_key(labels, seed)] = costs
         with on_machine.workers_of(cluster, int(labels["workers"])):
-            return run_jobs(cluster, [job], str(labels["strategy"]), labels, seed, seconds, on_machine.WARM_UP_S)
+            outcome = run_jobs(cluster, [job], str(labels["strategy"]), labels, seed, seconds, on_machine.WARM_UP_S)
+        # What was measured is kept with the run: a simulation of it can be repeated.
+        measured = {f"cost:{name}": value for name, value in msgspec.structs.asdict(costs).items() if name != "machine"}
+        return replace(outcome, figures={**outcome.figures, **measured})
 
     def claims(self, scale: Scale, summary: Summary) -> list[Claim]:  # noqa: ARG002
         claims = []
