@@ -190,9 +190,7 @@ def _session() -> Iterator[Any]:
         yield spark
 
 
-def _outcomes(
-    each: Experiment, scale: Scale, size: Size, seeds: int, costs: Costs, folder: Path
-) -> list[Outcome]:
+def _outcomes(each: Experiment, scale: Scale, size: Size, seeds: int, costs: Costs, folder: Path) -> list[Outcome]:
     if scale is Scale.PAPER:
         with _progress(each.name) as told:
             return running.run(each, scale, size, range(seeds), costs, progress=told)
