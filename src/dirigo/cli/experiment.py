@@ -162,10 +162,20 @@ def _run(
 ) -> tuple[list[Report], int]:
     """One experiment after the other. One that fails does not keep the others from being run."""
     reports, failures = [], 0
-    with _session() if scale is Scale.PAPER and chosen else nullcontext() as spark:  # a cluster would be in its way
+    is_simulated = scale is Scale.PAPER
+    with (
+        _session() if is_simulated and chosen else nullcontext() as spark,  # a cluster would be in its way
+        running.simulations() as simulations,
+    ):
+        for each in chosen if is_simulated else ():
+            simulations.begin(each, size, range(seeds), costs)
         for each in chosen:
             try:
-                outcomes = _outcomes(each, scale, size, seeds, costs, out / each.name)
+                if is_simulated:
+                    with _progress(each.name) as told:
+                        outcomes = simulations.outcomes(each, told)
+                else:
+                    outcomes = _on_spark(each, size, seeds, costs, out / each.name)
             except running.RunError as error:
                 failures += 1
                 console.print(f"[red]{_one_line(error)}[/]", soft_wrap=True)
@@ -190,13 +200,10 @@ def _session() -> Iterator[Any]:
         yield spark
 
 
-def _outcomes(each: Experiment, scale: Scale, size: Size, seeds: int, costs: Costs, folder: Path) -> list[Outcome]:
-    if scale is Scale.PAPER:
-        with _progress(each.name) as told:
-            return running.run(each, scale, size, range(seeds), costs, progress=told)
+def _on_spark(each: Experiment, size: Size, seeds: int, costs: Costs, folder: Path) -> list[Outcome]:
     with own_cluster(workers=each.spark_workers) as cluster, _progress(each.name) as told:
         kept = partial(store, folder=folder)
-        return running.run(each, scale, size, range(seeds), costs, progress=told, cluster=cluster, kept=kept)
+        return running.run(each, Scale.MACHINE, size, range(seeds), costs, progress=told, cluster=cluster, kept=kept)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from typing import Any, ClassVar
 
@@ -102,6 +103,17 @@ class Endless(Pretended):
         raise AssertionError("nobody ended this")
 
 
+class Vanishing(Pretended):
+    """One of its runs takes its process with it."""
+
+    name: ClassVar[str] = "vanishing"
+
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+        if labels["workers"] == 2 and labels["strategy"] == "fifo":
+            os._exit(1)
+        return outcome_of(labels, seed)
+
+
 class OnSpark(Pretended):
     """Not for the simulator."""
 
@@ -111,7 +123,7 @@ class OnSpark(Pretended):
         return scale is Scale.MACHINE
 
 
-ALL: dict[str, Experiment] = {each.name: each for each in (Pretended(), Failing(), Endless(), OnSpark())}
+ALL: dict[str, Experiment] = {each.name: each for each in (Pretended(), Failing(), Endless(), Vanishing(), OnSpark())}
 
 # In a process of a pool they are in the registry, as ours are; in that of the tests only where a test asks for it.
 if multiprocessing.parent_process() is not None:

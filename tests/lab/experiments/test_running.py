@@ -19,8 +19,8 @@ from dirigo.lab.experiments import running
 from dirigo.lab.experiments.costs import Costs
 from dirigo.lab.experiments.experiment import Experiment, Labels, Outcome, Scale, Size
 from dirigo.lab.experiments.registry import EXPERIMENTS, UnknownExperimentError, experiment_named
-from dirigo.lab.experiments.running import RunError, _ctrl_c_later, run
-from lab.experiments.pretended import COSTS, Endless, Failing, Pretended, outcome_of
+from dirigo.lab.experiments.running import RunError, _ctrl_c_later, run, simulations
+from lab.experiments.pretended import COSTS, Endless, Failing, Pretended, Vanishing, outcome_of
 
 SEEDS = (0, 1, 2)
 
@@ -58,6 +58,22 @@ def test_the_setting_that_failed_is_named_and_no_process_is_left() -> None:
     sentence = "failing (strategy fifo, workers 2, load 0.5; seed 4) failed: ZeroDivisionError: 1 by nothing"
     assert str(raised.value) == sentence
     assert "in simulate" in raised.value.details
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"), [(Failing(), "ZeroDivisionError"), (Vanishing(), "lost its process; perhaps memory was short")]
+)
+def test_an_experiment_that_fails_takes_no_other_with_it(broken: Experiment, why: str) -> None:
+    told: list[tuple[int, int, str]] = []
+    with simulations(2) as begun:
+        for experiment in (broken, Pretended()):
+            begun.begin(experiment, Size.QUICK, SEEDS, COSTS)
+        with pytest.raises(RunError, match=why):
+            begun.outcomes(broken, lambda *_: None)
+        outcomes = begun.outcomes(Pretended(), lambda *news: told.append(news))
+    assert all_latencies(outcomes) == all_latencies(simulated(Pretended(), *SEEDS))
+    assert told[-1][:2] == (12, 12)
     assert multiprocessing.active_children() == []
 
 

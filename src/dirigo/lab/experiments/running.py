@@ -65,7 +65,9 @@ def run(
     """
     told, keep = progress or _silent, kept or _forget
     if scale is Scale.PAPER:
-        return _simulated(experiment, size, seeds, costs, told, processes)
+        with simulations(processes) as begun:
+            begun.begin(experiment, size, seeds, costs)
+            return begun.outcomes(experiment, told)
     if cluster is not None:
         return _on_cluster(cluster, experiment, size, seeds, costs, told, keep)
     if experiment.spark_workers is None:
@@ -87,35 +89,103 @@ def label_text(labels: Labels) -> str:
 # --- in the simulator ------------------------------------------------------------------------------------------------------
 
 
-def _simulated(
-    experiment: Experiment, size: Size, seeds: Sequence[int], costs: Costs, told: Progress, processes: int | None
-) -> list[Outcome]:
-    tasks = [(labels, seed) for labels in experiment.settings(Scale.PAPER, size) for seed in seeds]
-    if not tasks:
-        return []
-    found: dict[int, Outcome] = {}
-    with _pool(min(processes or os.cpu_count() or 1, len(tasks))) as pool:
+class Simulations:
+    """Runs of several experiments, on the same processes: the next one begins while the last runs of one are not over."""
+
+    def __init__(self, processes: int | None = None) -> None:
+        """``processes``: by default one per core."""
+        self._processes = processes or os.cpu_count() or 1
+        self._pool: ProcessPoolExecutor | None = None
+        self._begun: dict[str, list[_Run]] = {}  # of each experiment that nobody has asked for yet
+
+    def begin(self, experiment: Experiment, size: Size, seeds: Sequence[int], costs: Costs) -> None:
+        """All settings over all seeds, after what was begun before."""
         # An experiment that is not in the registry from the start is put there when its module is imported.
-        who = (type(experiment).__module__, experiment.name)
+        module = type(experiment).__module__
+        self._begun[experiment.name] = [
+            _Run((module, experiment.name, dict(labels), seed, size, costs))
+            for labels in experiment.settings(Scale.PAPER, size)
+            for seed in seeds
+        ]
+        self._submit(self._begun[experiment.name])
+
+    def outcomes(self, experiment: Experiment, told: Progress) -> list[Outcome]:
+        """Wait for all runs of an experiment. If one fails, the others that have not begun do not."""
+        runs = self._begun.pop(experiment.name)
+        pending = {run.future: run for run in runs}
+        told(0, len(runs), "")
+        try:
+            while pending:
+                done, _ = wait(pending, return_when=FIRST_COMPLETED)
+                for future in done:
+                    run = pending.pop(future)
+                    self._wait_for(run)
+                    told(len(runs) - len(pending), len(runs), label_text(run.labels))
+        finally:
+            for future in pending:
+                future.cancel()
+        return [run.future.result() for run in runs]
+
+    def _wait_for(self, run: _Run) -> None:
+        try:
+            run.future.result()
+        except BrokenProcessPool as error:
+            self._begin_anew()
+            what = f"{_named(run.task[1], run.labels, run.task[3])}, or a run beside it, lost its process"
+            raise RunError(f"{what}; perhaps memory was short.") from error
+
+    def _begin_anew(self) -> None:
+        """Other experiments do not fail along with one that lost a process."""
+        assert self._pool is not None
+        self._pool.shutdown(wait=True)
+        self._pool = None
+        for runs in self._begun.values():
+            self._submit([run for run in runs if not run.future.done() or run.future.exception() is not None])
+
+    def _submit(self, runs: Sequence[_Run]) -> None:
+        if self._pool is None:
+            context = multiprocessing.get_context(
+                "spawn"
+            )  # a forked child could inherit a lock that a progress display holds
+            self._pool = ProcessPoolExecutor(self._processes, mp_context=context, initializer=_end_with_parent)
         with _ctrl_c_later():
             # The last settings tend to be the largest: begun first, none of them keeps one core busy alone at the end.
-            pending: dict[Future[Outcome], int] = {
-                pool.submit(_simulate, *who, dict(labels), seed, size, costs): number
-                for number, (labels, seed) in reversed(list(enumerate(tasks)))
-            }
-        told(0, len(tasks), "")
-        while pending:
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in sorted(done, key=pending.__getitem__):
-                number = pending.pop(future)
-                labels, seed = tasks[number]
-                try:
-                    found[number] = future.result()
-                except BrokenProcessPool as error:
-                    what = f"{_named(experiment.name, labels, seed)}, or a run beside it, lost its process"
-                    raise RunError(f"{what}; perhaps memory was short.") from error
-                told(len(found), len(tasks), label_text(labels))
-    return [found[number] for number in range(len(tasks))]
+            for run in reversed(runs):
+                run.future = self._pool.submit(_simulate, *run.task)
+
+    def close(self) -> None:
+        """Until all processes are gone."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Run:
+    """One run of a setting, somewhere in the pool."""
+
+    __slots__ = ("future", "task")
+
+    def __init__(self, task: tuple[str, str, Labels, int, Size, Costs]) -> None:
+        self.task = task
+        self.future: Future[Outcome]
+
+    @property
+    def labels(self) -> Labels:
+        return self.task[2]
+
+
+@contextmanager
+def simulations(processes: int | None = None) -> Iterator[Simulations]:
+    """Processes that end as soon as they are not needed, in the middle of a run too, which can take minutes."""
+    others = set(multiprocessing.active_children())
+    made = Simulations(processes)
+    try:
+        yield made
+    except BaseException:
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        made.close()
 
 
 def _simulate(module: str, name: str, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
@@ -127,22 +197,6 @@ def _simulate(module: str, name: str, labels: Labels, seed: int, size: Size, cos
             return _checked(experiment_named(name).simulate(labels, seed, size, costs), labels, seed)
     finally:
         gc.collect()  # the whole simulation, which is over
-
-
-@contextmanager
-def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that end as soon as they are not needed, in the middle of a run too, which can take minutes."""
-    others = set(multiprocessing.active_children())
-    context = multiprocessing.get_context("spawn")  # a forked child could inherit a lock that a progress display holds
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent)
-    try:
-        yield pool
-    except BaseException:
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)  # until all of them are gone
 
 
 @contextmanager
