@@ -71,12 +71,16 @@ def calibrated_s(cluster: Any, job: WindowJob, workers: int) -> float:
 @contextmanager
 def workers_of(cluster: Any, workers: int) -> Iterator[None]:
     """So many workers for a while, of a cluster at rest."""
-    before = len(cluster.status().workers)
+    before: int | None = len(cluster.status().workers)
     _resize(cluster, workers)
     try:
         yield
+    except KeyboardInterrupt:
+        before = None  # the cluster is about to be stopped: nobody waits until workers have been started once more
+        raise
     finally:
-        _resize(cluster, before)
+        if before is not None:
+            _resize(cluster, before)
 
 
 def _resize(cluster: Any, workers: int) -> None:
