@@ -17,46 +17,40 @@ _LOOK_S = 0.25  # so often the size of a state is looked at
 class Span:
     """At most ``most`` workers besides its home for each actor, fewer for one with a large state."""
 
-    __slots__ = ("_sizes", "_workers", "most")
+    __slots__ = ("_known", "most")
 
     def __init__(self, most: int) -> None:
         if most < 1:
             raise ValueError(f"an actor with {most} lessees cannot scale; give 1 or more")
         self.most = most
-        self._workers: dict[tuple[WorkerId, int], tuple[tuple[WorkerId, ...], tuple[WorkerId, ...]]] = {}
-        self._sizes: dict[Address, tuple[float, int]] = {}  # actor -> (when it was looked at, bytes)
+        # actor -> (the pool then, how long this is good for, the workers): strategies ask for every message
+        self._known: dict[Address, tuple[tuple[WorkerId, ...], float, tuple[WorkerId, ...]]] = {}
 
     def of(self, context: SchedulingContext, actor: Address) -> tuple[WorkerId, ...]:
         """The workers that an actor may be leased to, besides its home."""
+        known = self._known.get(actor)
+        if known is not None and known[0] is context.workers and context.now <= known[1]:
+            return known[2]
+        found = self._look(context, actor)
+        self._known[actor] = (context.workers, context.now + _LOOK_S, found)
+        return found
+
+    def _look(self, context: SchedulingContext, actor: Address) -> tuple[WorkerId, ...]:
         spec = context.spec(actor)
         if spec.ordered:
             return ()
-        most = min(self.most, spec.lessees_max)
-        if spec.home == context.id:  # elsewhere only a part of the state is known
-            size = self._state_bytes(context, actor)
+        most, home, workers = min(self.most, spec.lessees_max), spec.home, context.workers
+        if home == context.id:  # elsewhere only a part of the state is known
+            size = context.state_bytes(actor)
             if size > LARGE_STATE_BYTES:
                 most = max(1, most * LARGE_STATE_BYTES // size)
-        return self._after(context, spec.home, most)
-
-    def _after(self, context: SchedulingContext, home: WorkerId, most: int) -> tuple[WorkerId, ...]:
-        known = self._workers.get((home, most))
-        if known is None or known[0] is not context.workers:
-            workers = context.workers
-            start = next((index for index, worker in enumerate(workers) if worker > home), 0)
-            others = [worker for worker in (*workers[start:], *workers[:start]) if worker != home]
-            known = self._workers[home, most] = (workers, tuple(others[:most]))
-        return known[1]
-
-    def _state_bytes(self, context: SchedulingContext, actor: Address) -> int:
-        at, size = self._sizes.get(actor, (float("-inf"), 0))
-        if context.now - at > _LOOK_S:
-            size = context.state_bytes(actor)
-            self._sizes[actor] = (context.now, size)
-        return size
+        start = next((index for index, worker in enumerate(workers) if worker > home), 0)
+        others = [worker for worker in (*workers[start:], *workers[:start]) if worker != home]
+        return tuple(others[:most])
 
     def forget_job(self, job: str) -> None:
-        for actor in [actor for actor in self._sizes if actor.startswith(f"{job}/")]:
-            del self._sizes[actor]
+        for actor in [actor for actor in self._known if actor.startswith(f"{job}/")]:
+            del self._known[actor]
 
 
 class Selector(Protocol):

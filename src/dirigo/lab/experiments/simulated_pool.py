@@ -42,7 +42,7 @@ class SimulatedPool:
             fetch_s=costs.fetch_s,
         )
         self.cluster.account = self._note
-        self.homes = {spec.address: spec.home for spec in directory}
+        self._whose = {spec.address: (job_of(spec.address), spec.home) for spec in directory}
         self.busy_s = dict.fromkeys(range(workers), 0.0)
         self.executed: dict[str, Counter[WorkerId]] = {name: Counter() for name in self.jobs}
         self.elsewhere: Counter[str] = Counter()  # messages of each job that did not run at home
@@ -72,13 +72,13 @@ class SimulatedPool:
 
     def _note(self, worker: Worker, message: Executable, trail: Trail) -> None:
         address, now = message.to, worker.now
-        name = job_of(address)
+        name, home = self._whose[address]
         self.busy_s[worker.id] += trail[3] - message.trail[3]
         if not message.critical:
             self.messages[name] += 1
             self.executed[name][worker.id] += 1
             self.in_time[name] += now <= message.deadline
-            if self.homes[address] != worker.id:
+            if home != worker.id:
                 self.elsewhere[name] += 1
         run = self.jobs[name]
         if run.closed:
