@@ -52,7 +52,7 @@ class Transient(Experiment):
 
     def settings(self, scale: Scale, size: Size) -> list[Labels]:
         steps = {
-            Size.FULL: (ISOLATED, 218, SAVED, 154, PARALLELISM),
+            Size.FULL: (ISOLATED, 218, SAVED, PARALLELISM),
             Size.QUICK: (ISOLATED, SAVED),
             Size.TINY: (2 * _TINY_PARALLELISM, round(1.4 * _TINY_PARALLELISM)),
         }
