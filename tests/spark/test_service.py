@@ -208,7 +208,8 @@ def test_rates_go_through_a_job_until_it_is_drained(classic_session: Any, cluste
     job = cluster.submit(flow)
 
     def how_it_is() -> list[Any]:
-        return [job.status(), *((query.status, query.lastProgress) for query in spark.streams.active)]
+        queries = [(query.status, query.lastProgress) for query in spark.streams.active]
+        return [job.status(), *cluster.status().workers, *queries]  # is a worker busy with something that does not end?
 
     wait_for(lambda: job.metrics().rows_out >= 2, "two windows", tell=how_it_is)
     job.drain()
