@@ -144,9 +144,8 @@ class Simulations:
 
     def _submit(self, runs: Sequence[_Run]) -> None:
         if self._pool is None:
-            context = multiprocessing.get_context(
-                "spawn"
-            )  # a forked child could inherit a lock that a progress display holds
+            # A forked child could inherit a lock that a progress display holds.
+            context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self._processes, mp_context=context, initializer=_end_with_parent)
         with _ctrl_c_later():
             # The last settings tend to be the largest: begun first, none of them keeps one core busy alone at the end.
