@@ -11,8 +11,6 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
-from queue import Empty, SimpleQueue
 from random import Random
 from threading import Lock
 from typing import Any, NamedTuple
@@ -29,6 +27,7 @@ from dirigo.runtime.gate import Refusals
 from dirigo.runtime.installed import InstalledJob
 from dirigo.runtime.payload import Packed, Schemas
 from dirigo.runtime.peers import Peers
+from dirigo.runtime.wake_up import WakeUp
 from dirigo.runtime.wire import Broken, Pressure
 from dirigo.scheduling import Arbiter, StrategyFailure
 
@@ -67,7 +66,7 @@ class Site:
         self.busy_s = 0.0
         self.messages = 0
         self.running_since: float | None = None
-        self._wake_ups: SimpleQueue[None] = SimpleQueue()
+        self._work = WakeUp()  # for the worker thread
         self.bell = Bell()  # for the fetcher: there are reports or results
 
     # --- messages ------------------------------------------------------------------------------------------------------
@@ -254,12 +253,11 @@ class Site:
 
     def wake_worker(self) -> None:
         self.is_idle = False
-        self._wake_ups.put(None)
+        self._work.call()
 
     def wait_for_work(self, seconds: float) -> None:
         """Called by the worker thread, without the lock, after it has set ``is_idle`` under it."""
-        with suppress(Empty):
-            self._wake_ups.get(timeout=seconds)
+        self._work.sleep(seconds)
 
     def close(self) -> None:
         for name in list(self.jobs):
