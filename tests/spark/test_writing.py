@@ -27,7 +27,7 @@ from dirigo.flow.sources.pushed import PushedSplit
 from dirigo.kernel import DirigoError
 from dirigo.runtime.control import AttemptRef, SourcePlaces, SplitPlace
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.pushing import STAGED, Pusher, StageHeader
+from dirigo.runtime.pushing import STAGED, Pusher, PushError, StageHeader
 from dirigo.runtime.staging import Staging
 from dirigo.spark.data_source import dirigo_format
 from dirigo.spark.source import SparkQuery, SparkSource, from_spark, reason_of
@@ -271,6 +271,13 @@ def test_a_write_that_fails_for_good_releases_nothing(spark: SparkSession, home:
     with pytest.raises(PySparkException, match="always"):
         write(frame)
     assert home.read() == []
+    assert home.releases == []
+
+
+def test_a_commit_without_the_message_of_a_task_is_refused(spark: SparkSession, home: Home) -> None:
+    writer = BatchWriter(HomeAccess(home.endpoint), {"job": "job"}, rows_of(spark, 1, 1).schema)
+    with pytest.raises(PushError, match="a task that does not tell where they are"):
+        writer.commit([Staged("query"), None])
     assert home.releases == []
 
 

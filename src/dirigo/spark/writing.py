@@ -85,6 +85,8 @@ class _Writing:
 
     def _release(self, messages: Sequence[Staged | None], batch: int) -> None:
         """At the commit: the rows of all winners go into the source."""
+        if None in messages:  # what that task has staged would be lost without a word
+            raise PushError("Spark commits rows of a task that does not tell where they are; run the query again.")
         staged = [message for message in messages if message is not None and message.ref is not None]
         if not staged:
             return
