@@ -21,13 +21,13 @@ demo: setup ## Two tenants share a pool on Spark, first under FIFO, then under R
 	$(BIN)/dirigo demo
 
 test: setup lint ## Check style, types and layers, run all tests, verify the protocol and its mutants
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2
 	$(BIN)/dirigo verify
 	$(BIN)/dirigo verify --mutants
 
 acceptance: test ## All of `test`, every query under 20 kinds of chaos, a deep verification, and the benchmarks
 	@mkdir -p build
-	$(BIN)/pytest -n 2 --dist loadgroup -m acceptance
+	$(BIN)/pytest -n 2 -m acceptance
 	$(BIN)/dirigo nexmark all --events 200000 --check spark --json build/nexmark.json
 	$(BIN)/dirigo verify --deep --json build/verify-deep.json
 	$(BIN)/dirigo bench

@@ -1,5 +1,10 @@
 """Settings for all tests."""
 
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
 import pytest
 from hypothesis import settings
 
@@ -7,10 +12,25 @@ from hypothesis import settings
 settings.register_profile("dirigo", deadline=None)
 settings.load_profile("dirigo")
 
+FOLDERS_THAT_SHARE = ("spark", "runtime", "cli")
+FILES_THAT_SHARE = ("oracle", "structured", "summarising")
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of a file that share a cluster or a Spark session run in one process, and do not start it twice."""
-    for item in items:
-        folder = item.path.parent.name
-        if folder in ("spark", "runtime", "cli") or "oracle" in item.path.name or "structured" in item.path.name:
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+def shares(file: PurePosixPath) -> bool:
+    """Whether the tests of a file share a cluster or a Spark session."""
+    return file.parent.name in FOLDERS_THAT_SHARE or any(word in file.name for word in FILES_THAT_SHARE)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the tests of a file that shares something in one process, in their order, and do not start it twice."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # without types of its own
+        """Gives processes whole files, or single tests. Marks of groups are lost with pytest 9.2, silently."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", 1)[0]
+            return file if shares(PurePosixPath(file)) else nodeid
+
+    return Sharing(config, log)

@@ -17,8 +17,6 @@ from dirigo.lab.experiments.storing import FIGURES, LATENCIES, PER_WORKER, Stori
 from dirigo.lab.experiments.summarising import PERCENTILES, session_for, summarise
 from lab.experiments.pretended import OBJECTIVE_MS, RESULTS, Pretended, outcome_of
 
-pytestmark = pytest.mark.xdist_group("test_summarising.py")  # one Spark for all of them
-
 SEEDS = (0, 1, 2)
 
 
