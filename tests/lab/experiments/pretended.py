@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -114,6 +115,27 @@ class Vanishing(Pretended):
         return outcome_of(labels, seed)
 
 
+class Borrowing(Pretended):
+    """One of its runs is another experiment's; the others, which say so, are its own."""
+
+    name: ClassVar[str] = "borrowing"
+
+    def __init__(self, other: str = "pretended") -> None:
+        self._other = other
+
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+        made = outcome_of(labels, seed)
+        return replace(made, figures={**made.figures, "own": 1.0})
+
+    def settings(self, scale: Scale, size: Size) -> list[Labels]:
+        return [{**labels, "whose": "borrowing"} for labels in super().settings(scale, size)]
+
+    def same_as(self, labels: Labels, size: Size) -> tuple[str, Labels] | None:
+        if labels["workers"] != 2 or labels["strategy"] != "fifo":
+            return None
+        return self._other, {name: value for name, value in labels.items() if name != "whose"}
+
+
 class OnSpark(Pretended):
     """Not for the simulator."""
 
@@ -123,7 +145,9 @@ class OnSpark(Pretended):
         return scale is Scale.MACHINE
 
 
-ALL: dict[str, Experiment] = {each.name: each for each in (Pretended(), Failing(), Endless(), Vanishing(), OnSpark())}
+ALL: dict[str, Experiment] = {
+    each.name: each for each in (Pretended(), Failing(), Endless(), Vanishing(), Borrowing(), OnSpark())
+}
 
 # In a process of a pool they are in the registry, as ours are; in that of the tests only where a test asks for it.
 if multiprocessing.parent_process() is not None:

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,9 +21,22 @@ from dirigo.lab.experiments.costs import Costs
 from dirigo.lab.experiments.experiment import Experiment, Labels, Outcome, Scale, Size
 from dirigo.lab.experiments.registry import EXPERIMENTS, UnknownExperimentError, experiment_named
 from dirigo.lab.experiments.running import RunError, _ctrl_c_later, run, simulations
-from lab.experiments.pretended import COSTS, Endless, Failing, Pretended, Vanishing, outcome_of
+from lab.experiments.pretended import COSTS, Borrowing, Endless, Failing, Pretended, Vanishing, outcome_of
 
 SEEDS = (0, 1, 2)
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    others = set(multiprocessing.active_children())  # of a cluster that other tests share
+    yield
+    assert set(multiprocessing.active_children()) <= others
+
+
+@pytest.fixture(autouse=True)
+def nobody_steals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other guests of the machine must not have runs repeated here."""
+    monkeypatch.setattr(running, "stolen_s", lambda: 0.0)
 
 
 def simulated(experiment: Experiment, *seeds: int, processes: int = 2, **options: Any) -> list[Outcome]:
@@ -58,7 +72,6 @@ def test_the_setting_that_failed_is_named_and_no_process_is_left() -> None:
     sentence = "failing (strategy fifo, workers 2, load 0.5; seed 4) failed: ZeroDivisionError: 1 by nothing"
     assert str(raised.value) == sentence
     assert "in simulate" in raised.value.details
-    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize(
@@ -74,22 +87,58 @@ def test_an_experiment_that_fails_takes_no_other_with_it(broken: Experiment, why
         outcomes = begun.outcomes(Pretended(), lambda *news: told.append(news))
     assert all_latencies(outcomes) == all_latencies(simulated(Pretended(), *SEEDS))
     assert told[-1][:2] == (12, 12)
-    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(("other", "is_borrowed"), [(Pretended(), True), (Vanishing(), False)])
+def test_a_run_that_another_experiment_has_made_is_not_made_again(other: Experiment, is_borrowed: bool) -> None:
+    borrowing = Borrowing(other.name)
+    with simulations(2) as begun:
+        for experiment in (other, borrowing):
+            begun.begin(experiment, Size.QUICK, SEEDS, COSTS)
+        with nullcontext() if is_borrowed else pytest.raises(RunError):
+            begun.outcomes(other, lambda *_: None)
+        outcomes = begun.outcomes(borrowing, lambda *_: None)
+    settings = borrowing.settings(Scale.PAPER, Size.QUICK)
+    assert [(outcome.labels, outcome.seed) for outcome in outcomes] == [(each, seed) for each in settings for seed in SEEDS]
+    assert all_latencies(outcomes) == all_latencies(simulated(Pretended(), *SEEDS))
+    borrowed = [outcome.labels for outcome in outcomes if "own" not in outcome.figures]
+    assert borrowed == ([settings[-1]] * len(SEEDS) if is_borrowed else [])
+
+
+def test_a_run_that_failed_fails_whoever_wants_it() -> None:
+    with simulations(2) as begun:
+        for experiment in (Failing(), Borrowing("failing")):
+            begun.begin(experiment, Size.QUICK, SEEDS, COSTS)
+        for experiment in (Failing(), Borrowing()):
+            with pytest.raises(RunError, match=r"failing \(strategy fifo.*ZeroDivisionError"):
+                begun.outcomes(experiment, lambda *_: None)
+
+
+def test_without_the_other_experiment_all_runs_are_made() -> None:
+    assert all("own" in outcome.figures for outcome in simulated(Borrowing(), *SEEDS))
+
+
+def test_what_hybrid_borrows_is_there() -> None:
+    hybrid = EXPERIMENTS["hybrid"]
+    others = [hybrid.same_as(labels, Size.FULL) for labels in hybrid.settings(Scale.PAPER, Size.FULL)]
+    borrowed = [other for other in others if other is not None]
+    assert [name for name, _ in borrowed] == ["skew", "transient"]
+    assert all(labels in EXPERIMENTS[name].settings(Scale.PAPER, Size.FULL) for name, labels in borrowed)
 
 
 def test_an_interrupt_ends_runs_that_would_take_long() -> None:
     began = time.monotonic()
+    others = set(multiprocessing.active_children())
     running = threading.Event()
 
     def interrupted(done: int, total: int, setting: str) -> None:
-        assert multiprocessing.active_children() != []
+        assert set(multiprocessing.active_children()) - others
         running.set()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         simulated(Endless(), 0, progress=interrupted)
     assert running.is_set()
-    assert multiprocessing.active_children() == []
     assert time.monotonic() - began < 300  # half of what one of them takes
 
 

@@ -147,6 +147,10 @@ class Experiment(ABC):
     def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
         """Run one setting in the simulator. The same seed gives the same outcome, to the last digit."""
 
+    def same_as(self, labels: Labels, size: Size) -> tuple[str, Labels] | None:  # noqa: ARG002 - most share no run
+        """The experiment and the setting, if there is one, whose simulated run is this very one."""
+        return None
+
     def run_on_spark(self, cluster: Any, labels: Labels, seed: int, size: Size) -> Outcome:
         """Run one setting on a cluster of ``spark_workers`` workers."""
         raise NotImplementedError(f"{self.name} runs in the simulator only")

@@ -9,7 +9,7 @@ from dirigo.lab.experiments import on_machine, skew, span, transient
 from dirigo.lab.experiments.calibrated import calibrated_s
 from dirigo.lab.experiments.costs import Costs
 from dirigo.lab.experiments.drawing import distributions
-from dirigo.lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Row, Scale, Size, Summary
+from dirigo.lab.experiments.experiment import Claim, Experiment, Label, Labels, Outcome, Row, Scale, Size, Summary
 from dirigo.lab.experiments.on_spark import run_jobs
 from dirigo.lab.experiments.simulated_pool import SimulatedPool
 from dirigo.lab.experiments.spreading_windows import spreading_windows
@@ -57,6 +57,15 @@ class HybridContest(Experiment):
             )
         pool = SimulatedPool(workers, [job], strategy, costs, seed)
         return pool.run(labels, _WARM_UP_S + (_RESULTS[size] + 1) * job.window_every_s, _WARM_UP_S)
+
+    def same_as(self, labels: Labels, size: Size) -> tuple[str, Labels] | None:
+        if size is not Size.FULL or labels["strategy"] != "reject_send":  # otherwise it is as long, or as it is, here alone
+            return None
+        others: dict[Label, tuple[str, Labels]] = {
+            "skew": ("skew", {"exponent": skew.EXPONENTS[-1], "strategy": "reject_send"}),
+            "transient": ("transient", {"alpha": _ALPHA, "workers": transient.SAVED, "strategy": "reject_send"}),
+        }
+        return others.get(labels["scenario"])
 
     def run_on_spark(self, cluster: Any, labels: Labels, seed: int, size: Size) -> Outcome:
         strategy = spreading_windows(_STRATEGIES[str(labels["strategy"])](skew.INSTANCES_ON_SPARK - 1))

@@ -97,21 +97,31 @@ class Simulations:
         self._processes = processes or os.cpu_count() or 1
         self._pool: ProcessPoolExecutor | None = None
         self._begun: dict[str, list[_Run]] = {}  # of each experiment that nobody has asked for yet
+        self._all: dict[tuple[Any, ...], _Run] = {}  # of all experiments, by what makes a run what it is
 
     def begin(self, experiment: Experiment, size: Size, seeds: Sequence[int], costs: Costs) -> None:
         """All settings over all seeds, after what was begun before."""
         # An experiment that is not in the registry from the start is put there when its module is imported.
         module = type(experiment).__module__
-        self._begun[experiment.name] = [
+        runs = self._begun[experiment.name] = [
             _Run((module, experiment.name, dict(labels), seed, size, costs))
             for labels in experiment.settings(Scale.PAPER, size)
             for seed in seeds
         ]
-        self._submit(self._begun[experiment.name])
+        for run in runs:
+            other = experiment.same_as(run.labels, size)
+            _, name, labels, seed, _, _ = run.task
+            run.same = None if other is None else self._all.get(_key(*other, seed, size, costs))
+            self._all[_key(name, labels, seed, size, costs)] = run
+        self._submit([run for run in runs if run.same is None])
 
     def outcomes(self, experiment: Experiment, told: Progress) -> list[Outcome]:
         """Wait for all runs of an experiment. If one fails, the others that have not begun do not."""
         runs = self._begun.pop(experiment.name)
+        alone = [run for run in runs if run.same is not None and run.is_lost]
+        for run in alone:
+            run.same = None
+        self._submit(alone)
         pending = {run.future: run for run in runs}
         told(0, len(runs), "")
         try:
@@ -124,7 +134,7 @@ class Simulations:
         finally:
             for future in pending:
                 future.cancel()
-        return [run.future.result() for run in runs]
+        return [replace(run.future.result(), labels=run.labels) for run in runs]
 
     def _wait_for(self, run: _Run) -> None:
         try:
@@ -140,7 +150,7 @@ class Simulations:
         self._pool.shutdown(wait=True)
         self._pool = None
         for runs in self._begun.values():
-            self._submit([run for run in runs if not run.future.done() or run.future.exception() is not None])
+            self._submit([run for run in runs if run.same is None and (not run.future.done() or run.is_lost)])
 
     def _submit(self, runs: Sequence[_Run]) -> None:
         if self._pool is None:
@@ -150,7 +160,7 @@ class Simulations:
         with _ctrl_c_later():
             # The last settings tend to be the largest: begun first, none of them keeps one core busy alone at the end.
             for run in reversed(runs):
-                run.future = self._pool.submit(_simulate, *run.task)
+                run.submitted = self._pool.submit(_simulate, *run.task)
 
     def close(self) -> None:
         """Until all processes are gone."""
@@ -161,15 +171,31 @@ class Simulations:
 class _Run:
     """One run of a setting, somewhere in the pool."""
 
-    __slots__ = ("future", "task")
+    __slots__ = ("same", "submitted", "task")
 
     def __init__(self, task: tuple[str, str, Labels, int, Size, Costs]) -> None:
         self.task = task
-        self.future: Future[Outcome]
+        self.same: _Run | None = None  # of another experiment, which need not be simulated twice
+        self.submitted: Future[Outcome]
+
+    @property
+    def future(self) -> Future[Outcome]:
+        return self.submitted if self.same is None else self.same.future
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was kept from having an outcome, which it would have if it were begun again."""
+        if self.future.cancelled():
+            return True
+        return self.future.done() and isinstance(self.future.exception(), BrokenProcessPool)
 
     @property
     def labels(self) -> Labels:
         return self.task[2]
+
+
+def _key(name: str, labels: Labels, seed: int, size: Size, costs: Costs) -> tuple[Any, ...]:
+    return (name, tuple(sorted(labels.items())), seed, size, costs)
 
 
 @contextmanager

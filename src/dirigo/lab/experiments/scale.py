@@ -18,7 +18,7 @@ from dirigo.lab.experiments.window_job import WindowJob
 from dirigo.scheduling import DirectSendRandom, RejectSend
 
 WORKERS = {
-    Size.FULL: (128, 256, 512, 1_024, 2_048, 4_096),
+    Size.FULL: (128, 512, 2_048, 4_096),
     Size.QUICK: (128, 512),
     Size.TINY: (32, 64),
 }
