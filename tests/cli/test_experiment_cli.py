@@ -49,7 +49,7 @@ def test_experiments_are_listed_with_their_scales() -> None:
         ((), "name an experiment, or 'all'; 'dirigo experiment --list' shows them"),
         (
             ("pretend",),
-            "did you mean 'pretended'? All of them: pretended, failing, endless, vanishing, on-spark.",
+            "did you mean 'pretended'? All of them: pretended, failing, endless, vanishing, borrowing, on-spark.",
         ),
         (("all", "pretend"), "there is no experiment 'pretend'; did you mean 'pretended'?"),
         (("pretended", "--scale", "mars"), "there is no scale 'mars'; use paper or machine"),
