@@ -118,12 +118,25 @@ def test_without_the_other_experiment_all_runs_are_made() -> None:
     assert all("own" in outcome.figures for outcome in simulated(Borrowing(), *SEEDS))
 
 
-def test_what_hybrid_borrows_is_there() -> None:
+def test_what_hybrid_borrows_is_there_and_is_the_others_own_run(monkeypatch: pytest.MonkeyPatch) -> None:
     hybrid = EXPERIMENTS["hybrid"]
     others = [hybrid.same_as(labels, Size.FULL) for labels in hybrid.settings(Scale.PAPER, Size.FULL)]
     borrowed = [other for other in others if other is not None]
     assert [name for name, _ in borrowed] == ["skew", "transient"]
     assert all(labels in EXPERIMENTS[name].settings(Scale.PAPER, Size.FULL) for name, labels in borrowed)
+    made = outcome_of({"strategy": "fifo", "workers": 2, "load": 0.5}, 5)
+    asked: list[tuple[Any, ...]] = []
+
+    def simulate(_: Experiment, *task: Any) -> Outcome:
+        asked.append(task)
+        return made
+
+    for name, _ in borrowed:
+        monkeypatch.setattr(type(EXPERIMENTS[name]), "simulate", simulate)
+    for labels, other in zip(hybrid.settings(Scale.PAPER, Size.FULL), others, strict=True):
+        if other is not None:
+            assert hybrid.simulate(labels, 5, Size.FULL, COSTS) == replace(made, labels=labels)
+            assert asked.pop() == (other[1], 5, Size.FULL, COSTS)
 
 
 def test_an_interrupt_ends_runs_that_would_take_long() -> None:
