@@ -268,7 +268,7 @@ def test_errors_can_be_worked_with_and_what_fails_there_fails_the_job() -> None:
 class Barrier(dg.Function):
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
         if row.id == 1:
-            context.emit_critical("now", granularity="one", barrier=1)
+            context.emit_critical("now", granularity="one")
         context.emit(row)
         if row.text == "bad":
             raise ValueError("bad text")

@@ -102,7 +102,6 @@ class Recorder:
                     output.to,
                     output.payload,
                     granularity=output.granularity,
-                    barrier=output.barrier,
                     final=output.final,
                 )
             else:
@@ -273,9 +272,9 @@ def out(to: Address, word: str) -> Output:
     return Output(to, word)
 
 
-def critical(to: Address, word: str, *, one: int = 0, final: bool = False) -> CriticalOutput:
-    """A critical message; ``one`` is the id of a SYNC_ONE barrier."""
-    return CriticalOutput(to, word, Granularity.ONE if one else Granularity.CHANNEL, one, final)
+def critical(to: Address, word: str, *, one: bool = False, final: bool = False) -> CriticalOutput:
+    """A critical message; ``one`` makes it a part of a SYNC_ONE barrier."""
+    return CriticalOutput(to, word, Granularity.ONE if one else Granularity.CHANNEL, final)
 
 
 # --- data --------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """A critical message of an actor that is not SEQUENTIAL starts a barrier of the actor on itself."""
 
-from dirigo.kernel import CriticalRun, MailboxState
+import pytest
+
+from dirigo.kernel import CriticalRun, Granularity, MailboxState, ProtocolError
 from kernel.scenario import (
     A,
     D,
@@ -49,13 +51,15 @@ def test_the_outputs_are_withheld_until_the_lessees_have_replied() -> None:
 
 
 def test_a_message_of_the_actor_to_itself_runs_alone_on_the_whole_state() -> None:
-    stage = Stage(says={"b": (critical(A, "alone"), out(D, "after"))})
+    stage = Stage(says={"b": (critical(A, "alone"), out(D, "after")), "alone": (out(D, "last"),)})
     stage.steering.elsewhere["a"] = 2
-    stage.receives(row("a", 1), row("b", 2)).forgets().runs("b").sends(sync_request(1, 2, forwards=1)).is_idle()
+    # Running alone comes later, so it holds up nothing that the function puts out now.
+    stage.receives(row("a", 1), row("b", 2)).forgets().runs("b")
+    stage.sends(row("after", 1, sender=A, to=D), sync_request(1, 2, forwards=1)).is_idle()
     stage.receives(reply(1, 2, "a")).sends_nothing().starts("alone")
     assert stage.worker.running == critical_run("alone")
     assert stage.seen() == ["b", "a"]
-    stage.ends().sends(row("after", 1, sender=A, to=D), unsync(1, 2)).is_in(RUNNABLE)
+    stage.ends().sends(row("last", 2, sender=A, to=D), unsync(1, 2)).is_in(RUNNABLE)
 
 
 def test_a_self_barrier_has_no_cut_and_sends_no_acknowledgment() -> None:
@@ -88,6 +92,57 @@ def test_what_a_strategy_asks_for_while_the_actor_is_alone_comes_after_outputs_t
 def test_what_a_strategy_asks_for_while_the_actor_is_alone_keeps_its_order() -> None:
     stage = Stage().receives(program(1, "W")).starts("W")
     stage.asks(lambda worker: worker.run_alone(A, "x")).asks(lambda worker: worker.run_alone(A, "y")).ends().runs("x", "y")
+
+
+def test_a_strategy_can_send_a_critical_message_downstream_and_choose_its_granularity() -> None:
+    says = {"a": (out(D, "x"),), "b": (out(D, "y"),)}
+    for granularity, one in ((Granularity.CHANNEL, 0), (Granularity.ONE, 1)):
+        stage = Stage(says=says).receives(row("a", 1), row("b", 2)).runs("a").forgets().starts("b")
+        stage.worker.send_critical(A, D, "now", granularity)
+        stage.worker.do_requests()
+        stage.ends().sends(program(1, "now", sender=A, to=D, cut=((1, 5, 1),), one=one))
+        stage.receives(program_ack(1, to=A, by=D)).sends(row("y", 2, sender=A, to=D)).is_in(RUNNABLE)
+
+
+def test_a_critical_message_that_a_strategy_sends_while_the_actor_is_alone_leaves_at_once() -> None:
+    stage = Stage(says={"W": (out(D, "x"),)}).receives(program(1, "W")).forgets().starts("W")
+    stage.asks(lambda worker: worker.send_critical(A, D, "now")).ends()
+    stage.sends(program(1, "now", sender=A, to=D)).receives(program_ack(1, to=A, by=D))
+    stage.sends(row("x", 1, sender=A, to=D), critical_ack(1))
+
+
+def test_a_strategy_can_send_critical_messages_along_edges_and_from_lessors_only() -> None:
+    with pytest.raises(ProtocolError, match="which is not among its downstream actors"):
+        Stage().worker.send_critical(A, S, "now")
+    with pytest.raises(ProtocolError, match="it is a lessee; the lessor is at w1"):
+        Stage(2).worker.send_critical(A, D, "now")
+
+
+# --- what is emitted while a critical message waits ------------------------------------------------------------------------
+
+
+def test_later_executions_put_out_behind_a_critical_message_that_waits() -> None:
+    stage = Stage(says={"a": (out(D, "x"), critical(D, "W")), "b": (out(D, "y"), out(E, "z")), "V": (critical(D, "d"),)})
+    stage.receives(program(1, "V", cut=((10, 1, 2),)), row("a", 1), row("b", 2)).forgets().is_in(DRAINING)
+    stage.runs("a").sends(row("x", 1, sender=A, to=D)).runs("b")
+    # "y" came of a message that the barrier waits for: it is after W, and before what the barrier puts out.
+    stage.sends(program(1, "W", sender=A, to=D, cut=((1, 5, 1),)), row("z", 1, sender=A, to=E)).runs("V")
+    stage.receives(program_ack(1, to=A, by=D))
+    stage.sends(row("y", 2, sender=A, to=D), program(2, "d", sender=A, to=D, cut=((1, 5, 2),)))
+
+
+def test_after_the_barrier_outputs_leave_at_once_again() -> None:
+    stage = Stage(says={"a": (critical(D, "W"),), "b": (out(D, "y"),)}).receives(row("a", 1)).runs("a").forgets()
+    stage.receives(program_ack(1, to=A, by=D), row("b", 2)).runs("b").sends(row("y", 1, sender=A, to=D)).is_in(RUNNABLE)
+
+
+def test_what_lessees_hand_over_leaves_in_the_order_in_which_it_was_put_out() -> None:
+    stage = Stage()
+    stage.steering.elsewhere = {"a": 2, "b": 2}
+    stage.receives(row("a", 1), row("b", 2)).forgets()
+    stage.receives(intent(2, 2, out(D, "y")), reply(1, 2, returned=2)).receives(intent(1, 2, critical(D, "W")))
+    stage.sends(sync_request(1, 2, forwards=2), program(1, "W", sender=A, to=D))
+    stage.receives(program_ack(1, to=A, by=D)).sends(row("y", 1, sender=A, to=D), unsync(1, 2, closed=(D,)))
 
 
 # --- intents of lessees --------------------------------------------------------------------------------------------------

@@ -160,6 +160,14 @@ def test_a_self_barrier_of_a_lessee_is_handed_to_the_lessor_too() -> None:
     stage.sends(intent(1, 2, critical(A, "alone"))).is_idle()
 
 
+def test_later_outputs_of_a_lessee_go_to_its_lessor_until_the_barrier_is_over() -> None:
+    stage = Stage(2, says={"a": (critical(D, "W"),), "b": (out(D, "y"),), "c": (out(D, "z"),)})
+    stage.receives(forwarded("a", 1, 2), forwarded("b", 2, 2), forwarded("c", 3, 2)).runs("a", "b")
+    stage.sends(intent(1, 2, critical(D, "W")), intent(2, 2, out(D, "y")))
+    stage.receives(sync_request(1, 2, forwards=2)).forgets().receives(unsync(1, 2, closed=(D,))).runs("c")
+    stage.sends(row("z", 1, sender=A, origin=2, to=D))
+
+
 def test_the_reply_follows_the_intent_of_the_last_dependency() -> None:
     stage = (
         Stage(2, says={"a": (critical(D, "W"),)}).receives(sync_request(1, 2, forwards=1), forwarded("a", 1, 2)).forgets()

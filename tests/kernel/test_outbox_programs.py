@@ -79,8 +79,8 @@ def test_each_sync_one_is_a_program_of_its_own() -> None:
     stage = source_stage().emits(
         critical(A, "U"),
         critical(A, "V"),
-        critical(A, "X", one=1),
-        critical(A, "Y", one=2),
+        critical(A, "X", one=True),
+        critical(A, "Y", one=True),
         critical(A, "Z"),
         critical(A, "W"),
     )
@@ -92,7 +92,7 @@ def test_each_sync_one_is_a_program_of_its_own() -> None:
 
 
 def test_sync_channel_blocks_the_sender_and_sync_one_all_upstream_actors_of_the_target() -> None:
-    stage = source_stage().emits(critical(A, "V")).receives(program_ack(1)).emits(critical(A, "W", one=1))
+    stage = source_stage().emits(critical(A, "V")).receives(program_ack(1)).emits(critical(A, "W", one=True))
     blocks = [message.blocks for message in stage.worker.outgoing if hasattr(message, "blocks")]
     assert blocks == [("job/s/0",), ("job/s/0", "job/t/0")]
 

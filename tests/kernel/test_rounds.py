@@ -6,6 +6,7 @@ import pytest
 
 from dirigo.kernel import MailboxState, ProtocolError
 from dirigo.kernel.lessor import Lessor
+from dirigo.kernel.waiting import waiting_for
 from kernel.scenario import (
     A,
     D,
@@ -306,9 +307,9 @@ def test_acknowledgments_are_sent_exactly_once_whatever_is_delivered_again() -> 
 
 def test_a_slow_round_can_say_what_it_waits_for() -> None:
     stage = leased("a").receives(row("done", 1, origin=13)).runs("done").receives(row("t", 1, sender=T)).starts("t")
-    assert lessor(stage).waiting_for() == []
+    assert waiting_for(lessor(stage)) == []
     stage.receives(program(1, "W", cut=((10, 1, 3), (12, 3, 1), (13, 1, 1)))).receives(request_ack(1, 3))
-    assert lessor(stage).waiting_for() == [
+    assert waiting_for(lessor(stage)) == [
         "a running message at job/a/0@w1",
         "2 messages from job/s/0@w10",
         "job/a/0@w2, which has not acknowledged round 1",
@@ -318,4 +319,17 @@ def test_a_slow_round_can_say_what_it_waits_for() -> None:
 
 def test_a_round_that_waits_for_downstream_says_so() -> None:
     stage = Stage(says={"W": (critical(D, "d"),)}).receives(program(1, "W")).runs("W")
-    assert lessor(stage).waiting_for() == ["the acknowledgment of a program by job/d/0"]
+    assert waiting_for(lessor(stage)) == ["the acknowledgment of a program by job/d/0"]
+
+
+def test_an_incomplete_sync_one_is_noticed_however_many_other_rounds_there_are() -> None:
+    stage = Stage()
+    stage.worker.now = 5.0
+    stage.receives(program(1, "one", one=1)).forgets()
+    for number in (1, 2):
+        stage.worker.now = 10.0 * number
+        stage.receives(program(number, "W", sender=T)).runs("W")
+    assert stage.worker.waiting(longer_than_s=14.0) == [(A, 5.0, ["SYNC_ONE 1 of job/t/0"])]
+    assert stage.worker.waiting(longer_than_s=15.0) == []
+    stage.receives(program(3, "one", sender=T, one=1)).runs("one")
+    assert stage.worker.waiting(longer_than_s=0.0) == []

@@ -28,7 +28,7 @@ from kernel.scenario import (
 
 EXAMPLES: list[msgspec.Struct] = [
     out(D, "x"),
-    critical(D, "W", one=3, final=True),
+    critical(D, "W", one=True, final=True),
     row("a", 1, view=2),
     forwarded("a", 2, 2),
     handed_back("a", 3, 2),

@@ -247,9 +247,6 @@ class Told:
     def emitted(self, sender: Address, worker: WorkerId, output: Output | CriticalOutput) -> None:
         self.lines.append(f"emitted {output.payload}")
 
-    def withheld(self, sender: Address, worker: WorkerId, outputs: tuple[Output | CriticalOutput, ...]) -> None:
-        self.lines.append(f"withheld {[output.payload for output in outputs]}")
-
     def started(self, worker: WorkerId, message: Executable) -> None:
         self.lines.append(f"started {message.payload}")
 
@@ -263,7 +260,7 @@ def test_an_observer_is_told_what_runs_and_what_leaves() -> None:
     stage = Stage(says={"a": (out(D, "x"), critical(D, "W"), out(D, "y"))})
     told = stage.worker.observer = Told()
     stage.receives(row("a", 1)).runs("a").receives(program_ack(1, to=A, by=D))
-    assert told.lines == ["started a", "executed a", "emitted x", "withheld ['W', 'y']", "emitted W", "emitted y"]
+    assert told.lines == ["started a", "executed a", "emitted x", "emitted W", "emitted y"]
 
 
 def test_a_whole_barrier_between_two_workers_reads_like_the_paper() -> None:

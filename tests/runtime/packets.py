@@ -140,7 +140,7 @@ def control_payloads() -> dict[str, Any]:
 def messages_around(payload: Any) -> list[Any]:
     """Every kind of control message that can carry something, with this in all its places."""
     critical = Critical(payload, 1.5, 2.5)
-    outputs = (Output(TO, payload, 1.0), CriticalOutput(TO, payload, Granularity.ONE, 3, True, 1.0, 9.0))
+    outputs = (Output(TO, payload, 1.0), CriticalOutput(TO, payload, Granularity.ONE, True, 1.0, 9.0))
     return [
         SyncProgram(TO, 1, FROM, 0, 4, Granularity.ONE, 2, (FROM,), True, (critical, critical), ((0, 1, 5),)),
         SyncReply(TO, 1, 2, 7, payload, ((TO, 1, 3),), 2, ((10.0, payload), (11.0, payload))),

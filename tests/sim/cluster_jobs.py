@@ -145,7 +145,7 @@ def some_emissions(source: str, rng: Random, count: int, barriers: int) -> list[
             outputs.append(Output(RELAY, (source, rng.randrange(1, 1000))))
     places = sorted((rng.randrange(count) for _ in range(barriers)), reverse=True)
     for barrier, place in zip(range(barriers, 0, -1), places, strict=True):
-        common = CriticalOutput(RELAY, (source, -barrier), granularity=Granularity.ONE, barrier=barrier)
+        common = CriticalOutput(RELAY, (source, -barrier), granularity=Granularity.ONE)
         outputs.insert(place, common)
     return [*outputs, CriticalOutput(RELAY, (source, count), final=True)]
 

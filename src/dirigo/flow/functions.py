@@ -91,16 +91,18 @@ class FunctionContext:
             batch = batch.select(self._schema.names).cast(self._schema)
         self._emitter.rows(batch)
 
-    def emit_critical(self, payload: Any, *, granularity: Literal["channel", "one"] = "channel", barrier: int = 0) -> None:
-        """Send a critical message to every function downstream: it runs after all that was emitted before it, and alone.
+    def emit_critical(self, payload: Any, *, granularity: Literal["channel", "one"] = "channel") -> None:
+        """Send a critical message to every function downstream. It runs there alone, after all that was emitted before, and
+        before all that is emitted after it.
 
-        With ``granularity="one"`` it waits for all partitions of this function to send the same ``barrier`` number.
+        With ``granularity="one"`` it waits for the others that send to the same function: the first of each make the first
+        barrier, the second of each the second, and so on. Whoever has ended is not waited for.
         """
         if granularity not in _GRANULARITIES:
             raise ValueError(f"granularity is 'channel' or 'one', not {granularity!r}")
         self.flush()
         for to in self._emitter.downstreams:
-            self._emitter.context.emit_critical(to, payload, granularity=_GRANULARITIES[granularity], barrier=barrier)
+            self._emitter.context.emit_critical(to, payload, granularity=_GRANULARITIES[granularity])
 
     def run_alone(self, payload: Any) -> None:
         """Have ``on_timer`` called as soon as the whole state is together."""

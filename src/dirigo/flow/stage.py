@@ -130,7 +130,7 @@ class StageBehaviour:
 
     def _pass_on(self, payload: Any, critical: CriticalRun, context: Context) -> None:
         for downstream in self._downstreams:
-            context.emit_critical(downstream, payload, granularity=critical.granularity, barrier=critical.barrier)
+            context.emit_critical(downstream, payload, granularity=critical.granularity)
 
     def _new_emitter(self, context: Context) -> Emitter:
         stage = self._stage

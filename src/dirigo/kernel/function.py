@@ -59,15 +59,15 @@ class Context:
         payload: Any,
         *,
         granularity: Granularity = Granularity.CHANNEL,
-        barrier: int = 0,
         final: bool = False,
     ) -> None:
-        """Send a critical message: all that this actor sent to ``to`` before runs before it, all that follows after it."""
+        """Send a critical message: all that this instance sent to ``to`` before runs before it, all that follows after it.
+
+        The nth SYNC_ONE that each upstream actor sends to ``to`` is one barrier.
+        """
         if to == self.address and (final or granularity is not Granularity.CHANNEL):
             raise ValueError("a critical message of an actor to itself has no granularity and no end; use run_alone")
-        if granularity is Granularity.ONE and barrier < 1:
-            raise ValueError("a SYNC_ONE needs the number of its barrier, 1 or more, the same at all upstream actors")
-        self.outputs.append(CriticalOutput(to, payload, granularity, barrier, final, self.created, self.deadline))
+        self.outputs.append(CriticalOutput(to, payload, granularity, final, self.created, self.deadline))
 
     def run_alone(self, payload: Any) -> None:
         """Have ``on_critical`` of this very actor run with the whole state: a barrier of the actor on itself."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from dirigo.kernel.address import Address, WorkerId
 from dirigo.kernel.function import FunctionSpec
 from dirigo.kernel.mailbox import MailboxState, Role
-from dirigo.kernel.message import CriticalOutput, Data, Executable, Output
+from dirigo.kernel.message import CriticalOutput, Data, Executable, Granularity, Output
 
 
 class Chance(Protocol):
@@ -33,7 +33,7 @@ class NoChance:
 
 
 class SchedulingContext(Protocol):
-    """The worker, as its strategy sees it: facts it can read, and two barriers it can start."""
+    """The worker, as its strategy sees it: facts it can read, and three kinds of barriers it can start."""
 
     @property
     def id(self) -> WorkerId: ...
@@ -86,7 +86,16 @@ class SchedulingContext(Protocol):
     def state_bytes(self, address: Address) -> int: ...
 
     def run_alone(self, address: Address, payload: Any) -> None:
-        """Inject a critical message: a barrier of a local lessor on itself."""
+        """Inject a critical message: a barrier of a local lessor on itself, which cuts no upstream actor."""
+
+    def send_critical(
+        self, sender: Address, to: Address, payload: Any, granularity: Granularity = Granularity.CHANNEL
+    ) -> None:
+        """Inject a critical message from a local lessor or source to an actor downstream.
+
+        SYNC_CHANNEL cuts the sender alone. SYNC_ONE cuts all upstream actors of ``to``: it waits until each of them that has
+        not ended has sent as many, so the strategies at all of their homes have to send one.
+        """
 
     def scale_in(self, address: Address) -> None:
         """End all leases of a local lessor, after everything its lessees still have to do."""
@@ -146,8 +155,6 @@ class Observer(Protocol):
     """Told of what happens, for checkers and timelines. Absent by default, and then it costs one comparison."""
 
     def emitted(self, sender: Address, worker: WorkerId, output: Output | CriticalOutput) -> None: ...
-
-    def withheld(self, sender: Address, worker: WorkerId, outputs: tuple[Output | CriticalOutput, ...]) -> None: ...
 
     def started(self, worker: WorkerId, message: Executable) -> None: ...
 

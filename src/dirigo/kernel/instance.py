@@ -21,7 +21,19 @@ _RUNNABLE, _CRITICAL = MailboxState.RUNNABLE, MailboxState.CRITICAL
 class Instance(Party):
     """An actor at one worker. The function object comes with the first message to run and goes when it idles."""
 
-    __slots__ = ("context", "function", "held", "round_began", "running", "size_bytes", "spec", "state", "states", "timers")
+    __slots__ = (
+        "context",
+        "function",
+        "held",
+        "round_began",
+        "running",
+        "size_bytes",
+        "spec",
+        "state",
+        "states",
+        "timers",
+        "withholding",
+    )
 
     role: ClassVar[Role]
 
@@ -37,6 +49,7 @@ class Instance(Party):
         self.held: list[Data] = []  # the blocked queue
         self.round_began: float | None = None  # since when a barrier waits
         self.timers: list[tuple[float, Any]] = []  # (due time, payload), part of the instance's partial state
+        self.withholding = False  # a critical output of this instance waits for a barrier, and later outputs behind it
 
     # --- the mailbox ---------------------------------------------------------------------------------------------------
 
@@ -147,22 +160,27 @@ class Instance(Party):
         raise NotImplementedError
 
     def release(self, outputs: list[Output | CriticalOutput]) -> None:
-        """Send outputs in order; from the first one on that only a SEQUENTIAL actor may send, withhold them."""
+        """Send outputs in the order in which they were emitted.
+
+        A critical output may leave a SEQUENTIAL actor only, so it waits for a barrier of the actor on itself. Everything
+        that this instance emits later, in this execution or in another one, waits behind it.
+        """
         emit = self.outbox.emit
         trail, now = self.context.trail, self.host.now
-        for index, output in enumerate(outputs):
+        intended: list[Output | CriticalOutput] = []
+        for output in outputs:
             force_setattr(output, "trail", trail)
             force_setattr(output, "sent", now)
-            if output.critical and not (self.state is _CRITICAL and output.to != self.address):
-                withheld = tuple(outputs[index:])
-                for later in withheld[1:]:
-                    force_setattr(later, "trail", trail)
-                    force_setattr(later, "sent", now)
-                if self.host.observer is not None:
-                    self.host.observer.withheld(self.address, self.worker, withheld)
-                self.withhold(withheld)
-                return
-            emit(output)
+            if output.critical:
+                intended.append(output)
+                # Running alone is not an output: what it emits comes when it runs, after all that was emitted before.
+                self.withholding = self.withholding or output.to != self.address
+            elif self.withholding:
+                intended.append(output)
+            else:
+                emit(output)
+        if intended:
+            self.intend(tuple(intended))
 
     def add_timers(self, timers: tuple[tuple[float, Any], ...]) -> None:
         if timers:
@@ -189,10 +207,6 @@ class Instance(Party):
             )
         )
 
-    def withhold(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
-        """Keep the rest of one execution's outputs until the actor may send them."""
-        self.intend(outputs)
-
     def intend(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
-        """Have these outputs sent by the lessor in CRITICAL."""
+        """Have these outputs sent, and what is addressed to the actor itself run, by the lessor in CRITICAL."""
         raise NotImplementedError

@@ -191,6 +191,7 @@ class Lessee(Instance):
                 self.outbox.close(self.outbox.route(to))
         self.request = None
         self.round_began = None
+        self.withholding = False  # the round has sent all that was handed over
         self.enter(Event.UNSYNCED)
         held, self.held = self.held, []
         for message in held:

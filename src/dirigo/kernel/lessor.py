@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dirigo.kernel.address import Address, WorkerId, instance_name
+from msgspec.structs import force_setattr
+
+from dirigo.kernel.address import Address, WorkerId
 from dirigo.kernel.barrier import Barrier, Program, Upstream, ready_barriers
 from dirigo.kernel.errors import PolicyError
 from dirigo.kernel.function import FunctionSpec
@@ -54,7 +56,19 @@ _BLOCKED, _CRITICAL = MailboxState.BLOCKED, MailboxState.CRITICAL
 class Lessor(Instance):
     """The home instance of an actor."""
 
-    __slots__ = ("_leases", "intents", "last_round", "ordered", "parked", "round", "upstreams", "view", "view_version")
+    __slots__ = (
+        "_leases",
+        "alone",
+        "handed_over",
+        "last_round",
+        "ordered",
+        "parked",
+        "round",
+        "upstreams",
+        "view",
+        "view_version",
+        "withheld",
+    )
 
     role: ClassVar[Role] = Role.LESSOR
     HANDLERS: ClassVar[dict[type, str]] = {
@@ -74,7 +88,9 @@ class Lessor(Instance):
         self._leases: Leases | None = None  # most actors never have any, and it is larger than all the rest
         self.round: Round | None = None
         self.last_round = 0
-        self.intents: deque[tuple[Output | CriticalOutput, ...]] = deque()  # what waits for a barrier on itself
+        self.withheld: deque[Output | CriticalOutput] = deque()  # own outputs that wait for a barrier on itself
+        self.handed_over: list[Intent] = []  # those of lessees, in any order
+        self.alone: deque[CriticalOutput] = deque()  # what is to run alone: asked for by the function, a timer, a strategy
         self.view: Any | None = None  # the replicated states as of the last round
         self.view_version = 0  # the round that made the view; 0 where nothing is replicated
         self.parked: dict[tuple[Address, WorkerId], dict[int, Data]] = {}  # ordered functions: what overtook its elders
@@ -236,35 +252,60 @@ class Lessor(Instance):
         self.tell(f"program {program.number} of {program.sender}: cut {program.dependencies}")
         upstream.last_program = program.number
         upstream.programs.append(Program(program, self.host.now))
+        self.host.barriers.setdefault(self.address, self.host.now)
         if self._leases is not None:
             self._leases.forget_deferred(program.sender)  # sent before this program, and void since it left
         self.host.outgoing.append(ProgramAck(program.sender, program.origin, self.address, program.number))
         self.settle()
 
-    def withhold(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
-        if self.round is not None and self.state is _CRITICAL:
-            # The actor is alone already. Another round would let what is pending run before outputs that precede it.
-            self.round.agenda.extendleft(reversed(outputs))
-        else:
-            self.intend(outputs)
+    def release(self, outputs: list[Output | CriticalOutput]) -> None:
+        if self.state is not _CRITICAL:
+            Instance.release(self, outputs)
+            return
+        # The actor is alone already: critical outputs leave, and what it asks to run alone runs next, before the outputs
+        # that follow. Another round would let what is pending run before them.
+        assert self.round is not None
+        trail, now = self.context.trail, self.host.now
+        for output in outputs:
+            force_setattr(output, "trail", trail)
+            force_setattr(output, "sent", now)
+        self.round.agenda.extendleft(reversed(outputs))
 
     def intend(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:
-        self.intents.append(outputs)
+        for output in outputs:
+            if output.critical and output.to == self.address:
+                self.alone.append(output)  # type: ignore[arg-type]
+            else:
+                self.withheld.append(output)
         if self.running is None:
             self.settle()
+
+    def inject(self, output: CriticalOutput) -> None:
+        """Send a critical message of a strategy's: after all that was emitted here so far, before all that will be."""
+        if self.state is not _CRITICAL:
+            self.withholding = True
+            self.intend((output,))
+            return
+        assert self.round is not None
+        agenda = self.round.agenda
+        waiting = [index for index, item in enumerate(agenda) if not isinstance(item, CriticalRun)]
+        if waiting:
+            agenda.insert(waiting[-1] + 1, output)
+        else:
+            self.outbox.emit(output)
 
     def on_intent(self, intent: Intent) -> None:
         channel = self.leases.return_channel(intent.origin)
         if channel.admit(intent.seq):
             channel.done += 1
-            self.intents.append(intent.outputs)
+            self.handed_over.append(intent)
             self.settle()
 
     # --- the round -----------------------------------------------------------------------------------------------------
 
     def executed(self, message: Executable, elapsed_s: float = 0.0) -> None:
         Instance.executed(self, message, elapsed_s)  # super() costs 4% of the hot path
-        if self.intents and self.state is _RUNNABLE:
+        if (self.withheld or self.alone) and self.state is _RUNNABLE:
             self.settle()
 
     def settle(self) -> None:
@@ -290,7 +331,7 @@ class Lessor(Instance):
     def _start_round(self) -> bool:
         barriers = self._ready_barriers()
         scales_in = self._leases is not None and self._leases.can_scale_in()
-        if not (barriers or self.intents or scales_in):
+        if not (barriers or self.withheld or self.alone or self.handed_over or scales_in):
             return False
         for barrier in barriers:
             if len({program.message.final for program in barrier.programs}) > 1:
@@ -299,6 +340,7 @@ class Lessor(Instance):
         participants = self._participants(barriers)
         self.round = Round(self.last_round, barriers, participants, scales_in)
         self.outbox.send_all_waiting_home()
+        self.host.barriers.setdefault(self.address, self.host.now)
         self.enter(Event.ROUND_STARTS)
         self.begin_round()
         for worker in participants:
@@ -392,11 +434,23 @@ class Lessor(Instance):
         return True
 
     def _plan(self, current: Round) -> None:
-        """The agenda of CRITICAL: first what the actor itself asked for, then the barriers from upstream."""
-        while self.intents:
-            current.agenda.extend(self.intents.popleft())
+        """The agenda of CRITICAL: outputs that waited for it, each instance's in their order; then what runs alone; then the
+        barriers from upstream. What runs now emits later than all that waited."""
+        agenda = current.agenda
+        agenda.extend(self.withheld)
+        for intent in sorted(self.handed_over, key=lambda each: (each.origin, each.seq)):
+            for output in intent.outputs:
+                if output.critical and output.to == self.address:
+                    self.alone.append(output)  # type: ignore[arg-type]
+                else:
+                    agenda.append(output)
+        agenda.extend(self.alone)
+        self.withheld.clear()
+        self.handed_over.clear()
+        self.alone.clear()
+        self.withholding = False
         for barrier in current.barriers:
-            current.agenda.extend(barrier.runs(self.address, self.worker, self.host.now))
+            agenda.extend(barrier.runs(self.address, self.worker, self.host.now))
 
     def _do_agenda(self) -> bool:
         """Work off the agenda; True once all critical messages ran and every program they caused is acknowledged."""
@@ -437,6 +491,10 @@ class Lessor(Instance):
             self._leases.end_round()
         self._unsync(current)
         self.host.count_round(self.address, bool(current.participants))
+        self.host.barriers.pop(self.address, None)
+        arrived = [upstream.programs[0].arrived for upstream in self.upstreams.values() if upstream.programs]
+        if arrived:
+            self.host.barriers[self.address] = min(arrived)  # the next one, or a SYNC_ONE that is not complete yet
         self.round = None
         self.round_began = None
         self.enter(Event.ROUND_ENDS)
@@ -480,43 +538,6 @@ class Lessor(Instance):
             self.host.outgoing.append(
                 Unsync(self.address, worker, self.worker, current.number, closed, ended, self.view_version, self.view)
             )
-
-    def waiting_for(self) -> list[str]:
-        """What the round under way waits for, in sentences: who is missing when a barrier takes long."""
-        current = self.round
-        if current is None:
-            return self._waiting_before_a_round()
-        missing = [f"a running message at {self.name}"] if self.running is not None else []
-        for program in current.undrained:
-            sender = program.message.sender
-            for origin, cut in program.at_home.items():
-                channel = self.upstreams[sender].channels.get(origin)
-                if (done := channel.done if channel is not None else 0) < cut:
-                    missing.append(f"{cut - done} messages from {instance_name(sender, origin)}")
-        for worker in current.participants:
-            if worker not in current.replies:
-                got = "has not acknowledged" if worker in current.unacknowledged else "has not answered"
-                missing.append(f"{instance_name(self.address, worker)}, which {got} round {current.number}")
-        for worker, reply in current.replies.items():
-            channel = self.leases.returns.get(worker)
-            if (back := reply.returned - (channel.done if channel is not None else 0)) > 0:
-                missing.append(f"{back} messages or intents handed back by {instance_name(self.address, worker)}")
-        if current.task is not None and self.running is None:
-            missing.append(f"the strategy at w{self.worker}, which has not chosen a critical message of {self.address}")
-        missing += [f"the acknowledgment of a program by {to}" for to in sorted(self.outbox.busy)]
-        return missing
-
-    def _waiting_before_a_round(self) -> list[str]:
-        missing = []
-        for upstream in self.upstreams.values():
-            if upstream.programs and upstream.programs[0].message.granularity is Granularity.ONE:
-                head = upstream.programs[0].message
-                late = [a for a in head.blocks if not self.upstreams[a].programs and not self.upstreams[a].ended]
-                missing += [f"SYNC_ONE {head.barrier} of {address}" for address in late]
-        if self._leases is not None and self._leases.revoking:
-            revoking = sorted(self._leases.revoking)
-            missing += [f"{instance_name(*instance)}, which has not answered a REVOKE" for instance in revoking]
-        return sorted(set(missing))
 
     # --- registrations and scale-in ------------------------------------------------------------------------------------
 
@@ -567,6 +588,7 @@ class Lessor(Instance):
         if self.leases.revoking is not None or not self.leases.leased:
             return
         self.tell("scales in")
+        self.host.barriers.setdefault(self.address, self.host.now)
         for address, worker in sorted(self.leases.start_revocation()):
             self.host.outgoing.append(Revoke(address, worker, self.address, self.worker, self.leases.revocation))
         self.settle()

@@ -66,7 +66,6 @@ class CriticalOutput(_Record, frozen=True):
     to: Address
     payload: Any
     granularity: Granularity = Granularity.CHANNEL
-    barrier: int = 0  # SYNC_ONE only: the id that all upstream actors share
     final: bool = False  # the sender has ended: nothing follows
     created: float = 0.0
     deadline: float = NO_DEADLINE

@@ -45,6 +45,7 @@ class Route:
         "home",
         "leasable",
         "number",
+        "ones",
         "open",
         "programs",
         "reported",
@@ -70,6 +71,7 @@ class Route:
         self.view = 0  # what the lessees in ``open`` must know before they run what we send
         self.collected: dict[tuple[WorkerId, WorkerId], int] = {}  # last ids that own lessees reported
         self.programs = 0  # barriers sent
+        self.ones = 0  # SYNC_ONEs among them: the nth of every upstream actor belong together
         self.awaiting = 0  # the program whose acknowledgment is outstanding, if any; or _ENDED
         self.backlog: deque[Output | CriticalOutput] = deque()  # behind it
 
@@ -187,6 +189,7 @@ class Outbox:
                 after = route.backlog[0].payload
                 raise party.error("nothing-after-the-end", f"it has ended towards {route.to} but sends {after!r}")
         route.programs += 1
+        route.ones += first.granularity is Granularity.ONE
         route.awaiting = route.programs
         self.busy.add(route.to)
         self.informed.add(route.to)
@@ -201,7 +204,7 @@ class Outbox:
                 party.worker,
                 route.programs,
                 first.granularity,
-                first.barrier,
+                route.ones if first.granularity is Granularity.ONE else 0,
                 blocks,
                 criticals[-1].final,
                 tuple(Critical(each.payload, each.created, each.deadline, each.sent, each.trail) for each in criticals),

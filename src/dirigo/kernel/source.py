@@ -25,6 +25,10 @@ class Source(Party):
         self.outbox.emit(output)
         self.host.do_requests()
 
+    def inject(self, output: CriticalOutput) -> None:
+        """Send a critical message of a strategy's."""
+        self.outbox.emit(output)
+
     def is_waiting(self) -> bool:
         """Whether a target still has to acknowledge a barrier; a host that cannot buffer emits nothing meanwhile."""
         return bool(self.outbox.busy)

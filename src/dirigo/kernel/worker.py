@@ -21,9 +21,10 @@ from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.loads import Loads
 from dirigo.kernel.mailbox import MailboxState, Role
-from dirigo.kernel.message import CriticalOutput, CriticalRun, Data, Executable, Message, Note, Trail
+from dirigo.kernel.message import CriticalOutput, CriticalRun, Data, Executable, Granularity, Message, Note, Trail
 from dirigo.kernel.party import Party
 from dirigo.kernel.source import Source
+from dirigo.kernel.waiting import waiting_for
 
 _RUNNABLE = MailboxState.RUNNABLE
 _ASKED_AGAIN_MAX = 8  # a strategy that starts something whenever it has nothing to run would be asked for ever
@@ -36,6 +37,7 @@ class Worker:
         "_current",
         "_loads",
         "_requests",
+        "barriers",
         "directory",
         "id",
         "measure",
@@ -68,6 +70,7 @@ class Worker:
         self.workers: tuple[WorkerId, ...] = (worker_id,)  # of the whole pool
         self._loads = Loads()
         self.measure: Callable[[Any], int] = _one_row
+        self.barriers: dict[Address, float] = {}  # lessors that a barrier waits at -> since when
         self.rounds: dict[str, tuple[int, int]] = {}  # job -> (rounds of its lessors here, those that had lessees)
 
     # --- for the host --------------------------------------------------------------------------------------------------
@@ -155,6 +158,7 @@ class Worker:
         for address in [address for address in self.parties if job_of(address) == job]:
             del self.parties[address]
             self.timed.discard(address)
+            self.barriers.pop(address, None)
         if self.running is not None and job_of(self.running.to) == job:
             self.abandon()
 
@@ -182,6 +186,11 @@ class Worker:
         job = job_of(address)
         rounds, gathered = self.rounds.get(job, (0, 0))
         self.rounds[job] = (rounds + 1, gathered + has_lessees)
+
+    def waiting(self, longer_than_s: float) -> list[tuple[Address, float, list[str]]]:
+        """The lessors here at which a barrier has waited for longer than this: since when, and for whom, in sentences."""
+        late = [(address, since) for address, since in self.barriers.items() if self.now - since > longer_than_s]
+        return [(address, since, waiting_for(self.lessor(address))) for address, since in late]
 
     def leased_to(self, workers: Collection[WorkerId]) -> set[str]:
         """The jobs that have something at these workers which only they have, as far as is known here."""
@@ -270,6 +279,16 @@ class Worker:
         deadline = self.now + lessor.spec.objective.latency_s
         output = CriticalOutput(address, payload, created=self.now, deadline=deadline, sent=self.now)
         self._requests.append(lambda: lessor.intend((output,)))
+
+    def send_critical(
+        self, sender: Address, to: Address, payload: Any, granularity: Granularity = Granularity.CHANNEL
+    ) -> None:
+        party = self.parties.get(sender)
+        party = party if isinstance(party, Source) else self.lessor(sender)
+        party.outbox.route(to)  # raises if there is no such edge
+        deadline = self.now + self.directory[to].objective.latency_s
+        output = CriticalOutput(to, payload, granularity, created=self.now, deadline=deadline, sent=self.now)
+        self._requests.append(lambda: party.inject(output))
 
     def scale_in(self, address: Address) -> None:
         self._requests.append(self.lessor(address).scale_in)

@@ -55,8 +55,10 @@ def _of_instance(instance: Instance) -> Iterator[str]:
         waiting = sum(len(upstream.programs) for upstream in instance.upstreams.values())
         if waiting:
             yield f"has {waiting} programs that did not run"
-        if instance.intents:
-            yield f"has {len(instance.intents)} intents that did not run"
+        if instance.withheld or instance.handed_over:
+            yield f"withholds {len(instance.withheld) + len(instance.handed_over)} outputs"
+        if instance.alone:
+            yield f"has {len(instance.alone)} messages to itself that did not run"
         if instance.leases.deferred:
             yield f"has {len(instance.leases.deferred)} registrations to answer"
         if instance.leases.revoking is not None:

@@ -35,7 +35,7 @@ class Busy(dg.Function):
         for key in "abc":
             if count := self.seen.get(key):
                 context.emit(event(key, 1000 + count, 0))
-        context.emit_critical("end", granularity="one", barrier=1)
+        context.emit_critical("end", granularity="one")
 
 
 class Same(dg.Function):

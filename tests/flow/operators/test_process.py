@@ -237,7 +237,7 @@ class EndBarrier(dg.Function):
         context.emit(row)
 
     def on_end(self, context: dg.FunctionContext) -> None:
-        context.emit_critical(self.count.get(), granularity="one", barrier=1)
+        context.emit_critical(self.count.get(), granularity="one")
 
 
 class Adding(dg.Function):
@@ -277,16 +277,9 @@ class Typo(dg.Function):
         context.emit_critical("x", granularity="all")  # type: ignore[arg-type]
 
 
-class NoNumber(dg.Function):
-    def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
-        context.emit_critical("x", granularity="one")
-
-
 def test_a_critical_message_that_makes_no_sense_is_the_rows_error() -> None:
     with pytest.raises(dg.RowFailure, match="granularity is 'channel' or 'one', not 'all'"):
         results(ROWS, lambda s: s.process(Typo, TS_SCHEMA).process(Passing, TS_SCHEMA))
-    with pytest.raises(dg.RowFailure, match="needs the number of its barrier"):
-        results(ROWS, lambda s: s.process(NoNumber, TS_SCHEMA).process(Passing, TS_SCHEMA))
 
 
 # --- passivation -------------------------------------------------------------------------------------------------------

@@ -4,15 +4,31 @@ import pytest
 
 from dirigo.kernel import Lane
 from dirigo.kernel.mailbox import TRANSITIONS, Event, Role
-from dirigo.sim.verification.checker import INVARIANTS, Fact, Ledger, ViolationError
+from dirigo.sim.verification.checker import ALONE, CRITICAL, DATA, INVARIANTS, Fact, Ledger, ViolationError
 
 CONSOLIDATED = next(row for row in TRANSITIONS if row.event is Event.CONSOLIDATED)
 ROUND_ENDS = next(row for row in TRANSITIONS if row.event is Event.ROUND_ENDS)
 HOME, AWAY = 1, 2
 
 
-def emitted(payload: str, critical: bool = False, sender: str = "U") -> Fact:
-    return ("emitted", sender, payload, critical)
+Story = Fact | list[Fact]
+
+
+def produced(*payloads: str, at: int = 0, sequential: bool = True, alone: str = "", sender: str = "U") -> Fact:
+    """One execution's outputs in their order: ``x!`` is a critical message, ``x?`` asks to run alone."""
+    kinds = {"!": CRITICAL, "?": ALONE}
+    return ("produced", sender, at, tuple((each, kinds.get(each[-1], DATA)) for each in payloads), sequential, alone)
+
+
+def emitted(payload: str, critical: bool = False, sender: str = "U") -> list[Fact]:
+    """An output that leaves as soon as it was produced."""
+    made = ((payload, CRITICAL if critical else DATA),)
+    return [("produced", sender, 0, made, True), ("emitted", sender, payload, critical)]
+
+
+def left(*payloads: str, sender: str = "U") -> list[Fact]:
+    """Outputs that were produced before and leave now."""
+    return [("emitted", sender, payload, payload.endswith("!")) for payload in payloads]
 
 
 def ran(payload: str, at: int = HOME, lane: Lane = Lane.INPUT, seq: int = 1, sender: str = "U") -> list[Fact]:
@@ -30,7 +46,7 @@ def ran_critical(*payloads: str, contents: tuple[tuple[str, int], ...] = (), sen
     return [*facts, ("moved", ROUND_ENDS)]
 
 
-def tell(*story: Fact | list[Fact], upstreams: tuple[str, ...] = ("U",), ordered: bool = False) -> Ledger:
+def tell(*story: Story, upstreams: tuple[str, ...] = ("U",), ordered: bool = False) -> Ledger:
     ledger = Ledger("D", HOME, upstreams, ordered)
     for item in story:
         for fact in item if isinstance(item, list) else [item]:
@@ -38,7 +54,7 @@ def tell(*story: Fact | list[Fact], upstreams: tuple[str, ...] = ("U",), ordered
     return ledger
 
 
-def broken_by(*story: Fact | list[Fact], upstreams: tuple[str, ...] = ("U",), ordered: bool = False) -> str:
+def broken_by(*story: Story, upstreams: tuple[str, ...] = ("U",), ordered: bool = False) -> str:
     with pytest.raises(ViolationError) as caught:
         tell(*story, upstreams=upstreams, ordered=ordered).finish()
     assert caught.value.invariant in INVARIANTS
@@ -85,8 +101,8 @@ def test_a_critical_message_that_never_runs() -> None:
 
 
 def test_critical_messages_in_the_wrong_order() -> None:
-    story = [emitted("1", critical=True), emitted("2", critical=True)]
-    assert broken_by(story, ran_critical("2")) == "critical-log"
+    story: list[Story] = [emitted("1", critical=True), emitted("2", critical=True)]
+    assert broken_by(*story, ran_critical("2")) == "critical-log"
 
 
 def test_a_state_that_lacks_something() -> None:
@@ -94,8 +110,8 @@ def test_a_state_that_lacks_something() -> None:
 
 
 def test_a_state_that_has_something_twice() -> None:
-    story = [emitted("a"), emitted("1", critical=True), *ran("a")]
-    assert broken_by(story, ran_critical("1", contents=(("a", 2),))) == "consolidated-state"
+    story: list[Story] = [emitted("a"), emitted("1", critical=True), ran("a")]
+    assert broken_by(*story, ran_critical("1", contents=(("a", 2),))) == "consolidated-state"
 
 
 def test_a_message_that_starts_while_the_lessor_is_critical() -> None:
@@ -107,7 +123,7 @@ def test_a_lessor_that_becomes_critical_while_a_lessee_runs() -> None:
 
 
 def test_a_critical_message_at_a_lessee() -> None:
-    story: list[Fact] = [emitted("1", critical=True), ("executed_critical", AWAY, (("U", "1"),), False, False, ())]
+    story: list[Fact] = [*emitted("1", critical=True), ("executed_critical", AWAY, (("U", "1"),), False, False, ())]
     assert broken_by(story) == "lessor-alone"
 
 
@@ -117,7 +133,7 @@ def test_a_lessee_does_not_become_critical() -> None:
 
 def test_a_sync_one_without_one_of_its_upstreams() -> None:
     story: list[Fact] = [
-        emitted("1", critical=True),
+        *emitted("1", critical=True),
         ("moved", CONSOLIDATED),
         ("started", HOME, True),
         ("executed_critical", HOME, (("U", "1"),), True, False, ()),
@@ -125,17 +141,57 @@ def test_a_sync_one_without_one_of_its_upstreams() -> None:
     assert broken_by(story, upstreams=("U", "V")) == "sync-one-complete"
 
 
-def test_a_barrier_that_leaves_withheld_outputs_behind() -> None:
-    assert broken_by(("withheld", "U", (("!", True), ("x", False))), emitted("1", True)) == "outputs-before-barrier"
+# --- the order of production -------------------------------------------------------------------------------------------
 
 
-def test_withheld_outputs_that_are_never_emitted() -> None:
-    assert broken_by(("withheld", "U", (("!", True),))) == "exactly-once"
+def test_an_output_that_overtakes_a_critical_message_of_its_execution() -> None:
+    assert broken_by(produced("c!", "x"), left("x", "c!"), ran("x")) == "order-of-production"
 
 
-def test_a_withheld_output_before_the_critical_message_it_follows() -> None:
-    story = [("withheld", "U", (("!", True), ("x", False))), emitted("x")]
-    assert broken_by(*story, ran("x")) == "critical-before-pending"  # "!" has not even been emitted
+def test_an_output_that_overtakes_a_critical_message_of_an_earlier_execution() -> None:
+    story: list[Story] = [produced("c!", sequential=False), produced("x", sequential=False), left("x", "c!")]
+    assert broken_by(*story, ran("x")) == "order-of-production"
+
+
+def test_an_output_that_a_later_critical_message_leaves_behind() -> None:
+    story: list[Story] = [produced("x", sequential=False), produced("c!", sequential=False), left("c!", "x")]
+    assert broken_by(*story, ran_critical("c!")) == "order-of-production"
+
+
+def test_instances_that_are_not_alone_have_no_order_among_each_other() -> None:
+    story: list[Story] = [
+        produced("c!", sequential=False),
+        produced("x", at=AWAY, sequential=False),
+        left("x", "c!"),
+        ran("x"),
+    ]
+    tell(*story, ran_critical("c!", contents=(("x", 1),))).finish()
+
+
+def test_a_critical_message_of_an_actor_that_is_alone_concerns_all_its_instances() -> None:
+    story: list[Story] = [produced("x", at=AWAY, sequential=False), produced("c!"), left("c!", "x")]
+    assert broken_by(*story, ran_critical("c!")) == "order-of-production"
+
+
+def test_what_runs_alone_in_a_critical_message_stands_where_it_was_asked_for() -> None:
+    story: list[Story] = [produced("x?", "c!"), produced("d!", alone="x?"), left("d!", "c!")]
+    tell(*story, ran_critical("d!", "c!")).finish()
+    assert broken_by(*story[:2], left("c!", "d!"), ran_critical("c!")) == "order-of-production"
+
+
+def test_outputs_that_are_never_emitted() -> None:
+    assert broken_by(produced("c!")) == "exactly-once"
+
+
+def test_an_output_that_no_function_produced() -> None:
+    assert broken_by(left("x"), ran("x")) == "exactly-once"
+
+
+def test_two_ledgers_are_equal_if_only_the_order_between_instances_differs() -> None:
+    here, there = produced("x", "y!", sequential=False), produced("z", at=AWAY, sequential=False)
+    assert tell(here, there).freeze() == tell(there, here).freeze()
+    fence = produced("c!")
+    assert tell(here, fence, there).freeze() != tell(there, fence, here).freeze()
 
 
 def test_what_was_asked_to_run_alone_and_never_did() -> None:
@@ -163,9 +219,9 @@ def test_an_ordered_function_out_of_order() -> None:
 
 
 def test_a_replica_that_is_behind() -> None:
-    story = [emitted("a"), emitted("1", True), emitted("b"), *ran("a"), *ran_critical("1", contents=(("a", 1),))]
+    story: list[Story] = [emitted("a"), emitted("1", True), emitted("b"), ran("a"), ran_critical("1", contents=(("a", 1),))]
     read: list[Fact] = [("started", AWAY, False), ("executed", AWAY, "U", 0, "b", Lane.FORWARD, 1, (("b", 1),), (("b", 1),))]
-    assert broken_by(story, read) == "replica-current"
+    assert broken_by(*story, read) == "replica-current"
 
 
 def test_an_acknowledgment_that_is_missing() -> None:

@@ -19,12 +19,12 @@ def join() -> RandomWorld:
             "s": (
                 (Output("A", "0/s"),),
                 (CriticalOutput("A", "c1/s"),),
-                (CriticalOutput("A", "one1", Granularity.ONE, 1),),
+                (CriticalOutput("A", "one1", Granularity.ONE),),
                 (Output("A", "2/s"),),
                 (CriticalOutput("A", "cend/s", final=True),),
             ),
             "t": (
-                (CriticalOutput("A", "one1", Granularity.ONE, 1),),
+                (CriticalOutput("A", "one1", Granularity.ONE),),
                 (Output("A", "0/t"),),
                 (CriticalOutput("A", "cend/t", final=True),),
             ),
@@ -112,7 +112,7 @@ def log(*outputs: Output | CriticalOutput) -> EdgeLog:
 def test_the_place_among_barriers_counts_and_the_order_between_them_does_not() -> None:
     one, two = Output("B", "1/s"), Output("B", "2/s")
     barrier, other = CriticalOutput("B", "c1/s"), CriticalOutput("B", "c1/t")
-    together = CriticalOutput("B", "one1", Granularity.ONE, 1)
+    together = CriticalOutput("B", "one1", Granularity.ONE)
     assert log(one, two, barrier).placed == log(two, one, barrier).placed
     assert log(one, barrier, two).placed != log(one, two, barrier).placed
     assert log(one, other).placed == log(other, one).placed, "of another way"

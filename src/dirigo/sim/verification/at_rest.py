@@ -28,12 +28,14 @@ def check_at_rest(workers: list[Worker]) -> None:
 def _check_instance_at_rest(party: Lessor | Lessee) -> None:
     left: list[Any] = list(party.held)
     if isinstance(party, Lessor):
-        left += [*party.intents, *party.leases.deferred.values(), *party.parked.values()]
+        left += [*party.withheld, *party.handed_over, *party.alone, *party.leases.deferred.values(), *party.parked.values()]
         left += [program for upstream in party.upstreams.values() for program in upstream.programs]
         if party.leases.revoking is not None:
             left.append("a scale-in")
     else:
         left += [*party.early, *([party.held_request] if party.held_request else [])]
+    if party.withholding:
+        left.append("a barrier to wait for with its outputs")
     if left or party.state is not MailboxState.RUNNABLE:
         raise ViolationError("no-deadlock", f"{party.name} is {party.state.value} and still has {left}")
 

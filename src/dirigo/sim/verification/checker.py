@@ -4,14 +4,17 @@ One ``Ledger`` per actor is a fold over events that concern the actor: what its 
 respect to their critical messages, what was *executed* and where, which messages were sent. It knows nothing of cuts,
 rounds or leases, so a mistake there cannot make a check agree with it.
 
+Outputs are noted twice: when the function *produced* them, in the order of its calls, and when the kernel *emitted* them.
+So a kernel that lets one output overtake another is found out, whatever it does with the two afterwards.
+
 An *epoch* of an edge is the number of critical messages emitted on it so far: a message of epoch e must run after the first
 e critical messages of its edge, and before the one that follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from dirigo.kernel import Address, WorkerId
 from dirigo.kernel.mailbox import Event, Role, Transition
@@ -46,7 +49,8 @@ class ViolationError(Exception):
 INVARIANTS: dict[str, str] = {
     "dependency-before-critical": "all that an upstream emitted before a critical message runs before it",
     "critical-before-pending": "all that an upstream emitted after a critical message runs after it",
-    "outputs-before-barrier": "no barrier leaves outputs of messages behind that its sender has executed",
+    "order-of-production": "what an instance produced before a critical message runs before it, what it produced later runs "
+    "after it; of a critical message that an actor produced alone this holds for what all its instances produced",
     "exactly-once": "each message runs once, and only if it was emitted",
     "critical-log": "critical messages of an edge run once each, in the order they were emitted",
     "sync-one-complete": "a SYNC_ONE runs once, with one critical message of every upstream that has not ended",
@@ -85,6 +89,19 @@ class Edge:
         return (self.emitted, self.executed, tuple(self.due), tuple(sorted(self.waiting.items())), self.ended)
 
 
+class Produced(NamedTuple):
+    """An output that a function produced and that has not run yet."""
+
+    worker: WorkerId  # of the instance that produced it
+    payload: str
+    kind: str  # one of the three below
+    fence: bool  # a critical message of an actor that was alone: it concerns what all instances produced
+
+
+DATA, CRITICAL = "data", "critical"
+ALONE = "alone"  # where an actor that was alone asked to run once more: what it produces then belongs here
+
+
 class Ledger:
     """What happened to one actor."""
 
@@ -92,7 +109,6 @@ class Ledger:
         "actor",
         "alone",
         "base",
-        "before",
         "coverage",
         "critical",
         "edges",
@@ -101,10 +117,9 @@ class Ledger:
         "ordered",
         "outstanding",
         "owed",
-        "promised",
+        "produced_by",
         "running",
         "seqs",
-        "urgent",
     )
 
     COUNTS_CRITICALS: ClassVar[bool] = True  # whether the functions count critical messages like others
@@ -117,9 +132,7 @@ class Ledger:
         self.executed_counts: dict[str, int] = {}
         self.critical = False
         self.running: set[WorkerId] = set()
-        self.promised: set[tuple[Address, str]] = set()  # outputs withheld for a barrier, not emitted yet
-        self.urgent: set[tuple[Address, str]] = set()  # those among them that were produced in CRITICAL
-        self.before: set[tuple[Address, str, bool, str]] = set()  # (upstream, a, is a critical, b): a must run before b
+        self.produced_by: dict[Address, list[Produced]] = {upstream: [] for upstream in upstreams}  # and not run yet
         self.alone: set[str] = set()  # what the function asked to run alone, at once or by a timer
         self.base: dict[str, int] = {}  # the state as of the last round
         self.owed: set[tuple[Any, ...]] = set()  # acknowledgments that this actor's instances have to send
@@ -133,9 +146,7 @@ class Ledger:
             tuple(sorted(self.executed_counts.items())),
             self.critical,
             tuple(sorted(self.running)),
-            tuple(sorted(self.promised)),
-            tuple(sorted(self.urgent)),
-            tuple(sorted(self.before)),
+            tuple(tuple(_in_normal_order(outputs)) for outputs in self.produced_by.values()),
             tuple(sorted(self.alone)),
             tuple(sorted(self.base.items())),
             tuple(sorted(self.owed)),
@@ -147,13 +158,11 @@ class Ledger:
         twin = Ledger(self.actor, self.home, (), self.ordered)
         for name, edge in self.edges.items():
             twin.edges[name] = edge.copy()
+        twin.produced_by = {upstream: outputs.copy() for upstream, outputs in self.produced_by.items()}
         twin.critical = self.critical
         for name in (
             "executed_counts",
             "running",
-            "promised",
-            "urgent",
-            "before",
             "alone",
             "base",
             "owed",
@@ -169,28 +178,32 @@ class Ledger:
 
     # --- outputs towards this actor ------------------------------------------------------------------------------------
 
-    def withheld(self, sender: Address, outputs: tuple[tuple[str, bool], ...], sequential: bool = False) -> None:
-        """One execution produced these for this actor, in this order, to be emitted from a barrier on.
+    def produced(
+        self, sender: Address, worker: WorkerId, outputs: tuple[tuple[str, str], ...], sequential: bool, alone: str = ""
+    ) -> None:
+        """One execution produced these (payload, kind) for this actor, in this order.
 
-        If the sender is sequential already, nothing that it has not run yet may be emitted before them.
+        Nothing else of the sender runs if it is sequential. ``alone`` is the name of the execution if it was asked for.
         """
-        for index, (payload, critical) in enumerate(outputs):
-            self.promised.add((sender, payload))
-            if sequential:
-                self.urgent.add((sender, payload))
-            for earlier, earlier_critical in outputs[:index]:
-                if critical or earlier_critical:
-                    self.before.add((sender, earlier, earlier_critical, payload))
+        log = self.produced_by[sender]
+        place = next((i for i, each in enumerate(log) if each.kind == ALONE and each.payload == alone), len(log))
+        entries = [Produced(worker, payload, kind, sequential and kind == CRITICAL) for payload, kind in outputs]
+        log[place : place + 1] = entries
+
+    def _check_order(self, sender: Address, payload: str, critical: bool) -> None:
+        """A message of an upstream runs: nothing that has to run before it may be left."""
+        log = self.produced_by[sender]
+        index = next((i for i, each in enumerate(log) if each.payload == payload and each.kind != ALONE), None)
+        if index is None:
+            self._fail("exactly-once", f"{payload} of {sender} ran, but was not produced, or ran before")
+        output = log.pop(index)
+        for earlier in log[:index]:
+            concerned = earlier.worker == output.worker or earlier.fence or output.fence
+            if earlier.kind != ALONE and concerned and (critical or earlier.kind == CRITICAL):
+                self._fail("order-of-production", f"{payload} of {sender} ran before {earlier.payload}, produced earlier")
 
     def emitted(self, sender: Address, payload: str, critical: bool) -> None:
         edge = self.edges[sender]
-        if (sender, payload) not in self.promised:
-            earlier = self.promised if critical else self.urgent
-            behind = sorted(output for promiser, output in earlier if promiser == sender)
-            if behind:
-                self._fail("outputs-before-barrier", f"{payload} of {sender} leaves before {behind}, produced earlier")
-        self.promised.discard((sender, payload))
-        self.urgent.discard((sender, payload))
         if critical:
             edge.emitted += 1
             edge.due.append(payload)
@@ -244,9 +257,7 @@ class Ledger:
                 "critical-before-pending",
                 f"{payload} of {sender} follows critical message {epoch}, but ran at w{worker} after {edge.executed}",
             )
-        for upstream, earlier, critical, later in list(self.before):
-            if upstream == sender and later == payload:
-                self._check_earlier(edge, sender, earlier, critical, payload)
+        self._check_order(sender, payload, critical=False)
         self.executed_counts[payload] = self.executed_counts.get(payload, 0) + 1
         if readable is not None and worker != self.home:
             self._check_replica(worker, dict(own), dict(readable))
@@ -262,11 +273,6 @@ class Ledger:
             if seq != last + 1:
                 self._fail("ordered-at-home", f"{payload} of {sender} with id {seq} ran after id {last}")
             self.seqs["ran", sender, origin] = seq
-
-    def _check_earlier(self, edge: Edge, sender: Address, earlier: str, critical: bool, later: str) -> None:
-        if earlier in edge.waiting or earlier in edge.due or (sender, earlier) in self.promised:
-            kind = "critical-before-pending" if critical else "dependency-before-critical"
-            self._fail(kind, f"{later} of {sender} ran before {earlier}, which its execution emitted first")
 
     def _check_replica(self, worker: WorkerId, own: Mapping[str, int], readable: Mapping[str, int]) -> None:
         base = {payload: count - own.get(payload, 0) for payload, count in readable.items()}
@@ -330,9 +336,7 @@ class Ledger:
         late = sorted(waiting for waiting, epoch in edge.waiting.items() if epoch <= edge.executed)
         if late:
             self._fail("dependency-before-critical", f"{payload} of {sender} ran before {late}, emitted earlier")
-        for upstream, earlier, critical, later in list(self.before):
-            if upstream == sender and later == payload:
-                self._check_earlier(edge, sender, earlier, critical, payload)
+        self._check_order(sender, payload, critical=True)
 
     def moved(self, row: Transition) -> None:
         if row.role is Role.LESSEE:
@@ -374,8 +378,9 @@ class Ledger:
         for upstream, edge in self.edges.items():
             if edge.waiting or edge.due:
                 self._fail("no-deadlock", f"{sorted(edge.waiting) + edge.due} of {upstream} never ran")
-        if self.promised:
-            self._fail("exactly-once", f"{sorted(self.promised)} were withheld and never emitted")
+            left = [output.payload for output in self.produced_by[upstream]]
+            if left:
+                self._fail("exactly-once", f"{left} were produced by {upstream} and never ran")
         if self.alone:
             self._fail("exactly-once", f"{sorted(self.alone)} should have run alone and never did")
         if self.owed or self.outstanding:
@@ -383,6 +388,19 @@ class Ledger:
 
     def _fail(self, invariant: str, what: str) -> NoReturn:
         raise ViolationError(invariant, f"at {self.actor}: {what}")
+
+
+def _in_normal_order(outputs: list[Produced]) -> Iterator[Produced]:
+    """Between two fences nothing depends on which of two instances produced something first."""
+    part: list[Produced] = []
+    for output in outputs:
+        if output.fence or output.kind == ALONE:
+            yield from sorted(part, key=lambda each: each.worker)
+            yield output
+            part = []
+        else:
+            part.append(output)
+    yield from sorted(part, key=lambda each: each.worker)
 
 
 def control_facts(message: Message) -> list[tuple[Address, Fact]]:

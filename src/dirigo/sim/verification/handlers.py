@@ -17,7 +17,7 @@ from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Transition
 from dirigo.kernel.message import CriticalAck, SyncRequestAck
 from dirigo.scheduling import Chaos
-from dirigo.sim.verification.checker import Fact, Ledger
+from dirigo.sim.verification.checker import CRITICAL, Fact, Ledger
 from dirigo.sim.verification.recorder import Recorder
 from dirigo.sim.verification.snapshot import Copier, canonical
 from dirigo.sim.verification.world import SEEN, World
@@ -76,6 +76,7 @@ class Handlers:
         self.eager_sources = {slot for slot, source in self.sources.items() if not self._has_choice(source)}
         self.injections = [("scale_in", name) for name in world.scale_ins]
         self.injections += [("run_alone", name) for name in world.injections]
+        self.injections += [(f"send_critical to {to}", name) for name, to in world.criticals]
         self.messages: list[Message] = []
         self.destination: list[int] = []
         self.is_eager: list[bool] = []
@@ -235,9 +236,14 @@ class Handlers:
             lessor = worker.lessor(actor)
             if what == "scale_in":
                 lessor.scale_in()
-            else:
+            elif what == "run_alone":
                 self.facts.append((actor, ("asked", "injected")))
                 lessor.intend((CriticalOutput(actor, "injected"),))
+            else:
+                to = what.rpartition(" ")[2]
+                produced = (("injected!", CRITICAL),)
+                self.facts.append((to, ("produced", actor, worker.id, produced, False)))
+                lessor.inject(CriticalOutput(to, "injected!"))
         return True
 
     # --- messages and facts --------------------------------------------------------------------------------------------

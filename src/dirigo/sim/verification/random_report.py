@@ -29,6 +29,8 @@ class RunResult:
     held: int = 0  # messages that a strategy chose and that the protocol blocked
     replica_reads: int = 0  # executions at a lessee that has a replica
     ordered: int = 0  # executions of ordered functions
+    in_order: int = 0  # messages that ran behind ordered functions only, compared with the reference's order
+    born_in_order: int = 0  # critical messages among them that were born on the way
     duplicates: int = 0
 
     @property

@@ -37,7 +37,7 @@ from dirigo.sim.verification.at_rest import check_at_rest
 from dirigo.sim.verification.checker import Fact, Ledger, ViolationError, control_facts, data_fact
 from dirigo.sim.verification.random_report import RandomReport, RunResult, Violation
 from dirigo.sim.verification.random_strategy import ByPriority, Injections, Restless
-from dirigo.sim.verification.random_world import RandomWorld, is_said_alone, random_world
+from dirigo.sim.verification.random_world import RandomWorld, random_world
 from dirigo.sim.verification.recorder import Recorder
 from dirigo.sim.verification.reference import STATES, Results, contents, sequential
 from dirigo.sim.verification.world import readable, seen
@@ -54,19 +54,6 @@ class RandomLedger(Ledger):
 
     __slots__ = ()
     COUNTS_CRITICALS = False
-
-    def emitted(self, sender: Address, payload: str, critical: bool) -> None:
-        if not is_said_alone(sender, payload) or (sender, payload) in self.promised:
-            super().emitted(sender, payload, critical)
-            return
-        # What is said alone stands where the function asked for it. Outputs that are withheld behind that, or that other
-        # executions withhold, are not left behind: they come later.
-        promised, urgent = self.promised, self.urgent
-        self.promised, self.urgent = set(), set()
-        try:
-            super().emitted(sender, payload, critical)
-        finally:
-            self.promised, self.urgent = promised, urgent
 
 
 class _Noting(list[tuple[Address, Fact]]):
@@ -130,11 +117,15 @@ class Checking(Recorder):
             own,  # type: ignore[arg-type]  # a ledger takes pairs, and makes a dict of them
             base,  # type: ignore[arg-type]
         )
+        self._results.executed(message.sender, message.to, message.payload, critical=False)
+        self.produced(worker, message)
 
     def _count_critical(self, run: CriticalRun) -> None:
         if run.parts[0][0] == run.to:
             self._result.alone += 1
             return
+        for sender, _, payload in run.parts:
+            self._results.executed(sender, run.to, payload, critical=True)
         self._result.criticals += 1
         self._result.sync_ones += run.granularity is Granularity.ONE
         self._result.ends += run.final
@@ -287,6 +278,12 @@ class RandomRun:
         for actor, payload in self.injections.all:
             reference.states[actor]["criticals"][payload] = 1
         self.results.compare(reference)
+        edges = self.world.edges_in_order()
+        self.results.compare_order(reference, edges)
+        self.result.in_order = sum(len(self.results.ran[edge].before) for edge in edges if edge in self.results.ran)
+        self.result.born_in_order = sum(
+            "!" in name for edge in edges if edge in self.results.ran for name in self.results.ran[edge].before
+        )
 
 
 def run(seed: int, *, calm: bool = False) -> RunResult:

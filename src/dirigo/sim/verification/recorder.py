@@ -8,7 +8,16 @@ from typing import Any
 from dirigo.kernel import Address, CriticalOutput, CriticalRun, Data, Executable, Granularity, Output, Worker, WorkerId
 from dirigo.kernel.mailbox import ADMIT, MailboxState, Transition, Verdict
 from dirigo.kernel.message import Message
-from dirigo.sim.verification.checker import Fact, Ledger, ViolationError, control_facts, data_fact
+from dirigo.sim.verification.checker import (
+    ALONE,
+    CRITICAL,
+    DATA,
+    Fact,
+    Ledger,
+    ViolationError,
+    control_facts,
+    data_fact,
+)
 from dirigo.sim.verification.world import World, readable, seen
 
 
@@ -23,13 +32,28 @@ class Recorder:
         self.workers: dict[WorkerId, Worker] = {}
 
     def emitted(self, sender: Address, worker: WorkerId, output: Output | CriticalOutput) -> None:
+        if sender not in self.actors:  # a source, which says what it emits and is alone at all times
+            produced = ((output.payload, CRITICAL if output.critical else DATA),)
+            self.facts.append((output.to, ("produced", sender, worker, produced, True)))
         self.facts.append((output.to, ("emitted", sender, output.payload, output.critical)))
 
-    def withheld(self, sender: Address, worker: WorkerId, outputs: tuple[Output | CriticalOutput, ...]) -> None:
-        sequential = self.workers[worker].instance(sender).state is MailboxState.CRITICAL
-        for to in dict.fromkeys(output.to for output in outputs if output.to != sender):
-            concerned = tuple((output.payload, output.critical) for output in outputs if output.to == to)
-            self.facts.append((to, ("withheld", sender, concerned, sequential)))
+    def produced(self, worker: WorkerId, message: Executable) -> None:
+        """A function has returned: note its outputs in the order in which it produced them."""
+        sender = message.to
+        instance = self.workers[worker].instance(sender)
+        sequential = instance.state is MailboxState.CRITICAL
+        outputs = instance.context.outputs
+        is_alone = isinstance(message, CriticalRun) and message.parts[0][0] == sender
+        for to in self.actors[sender].downstreams:
+            concerned = []
+            for output in outputs:
+                if output.to == to:
+                    concerned.append((output.payload, CRITICAL if output.critical else DATA))
+                elif output.to == sender and sequential:
+                    concerned.append((output.payload, ALONE))
+            if concerned or is_alone:
+                alone = message.payload if is_alone else ""
+                self.facts.append((to, ("produced", sender, worker, tuple(concerned), sequential, alone)))
         for output in outputs:
             if output.to == sender:
                 self.facts.append((sender, ("asked", output.payload)))
@@ -67,6 +91,7 @@ class Recorder:
                 base,
             )
         self.facts.append((message.to, fact))
+        self.produced(worker, message)
 
     def moved(self, address: Address, worker: WorkerId, row: Any) -> None:
         self.rows.add(row)

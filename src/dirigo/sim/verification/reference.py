@@ -8,7 +8,9 @@ Compared are, for every actor, the final states (every message and every critica
 output together with its place among the barriers: how many SYNC_ONEs, and how many critical messages of its own way through
 the graph, were emitted on the edge before it. Not compared, because the protocol leaves it open:
 
-- the order of messages between two barriers, and of critical messages that are born between them: any order is right;
+- the order of messages between two barriers, and of critical messages that are born between them: a parallel function may
+  run its messages in any order. Behind a source and ordered functions only, nothing is left open: there each message must
+  *run* behind as many critical messages of its edge as the reference emitted before it, born ones included;
 - the order on an edge of critical messages that came to its sender by different ways: upstreams are independent;
 - which critical message carries the end on an edge behind several upstreams: the one that happens to be the last; but there
   is exactly one wherever the reference has one, and nothing follows it;
@@ -19,6 +21,7 @@ the graph, were emitted on the edge before it. Not compared, because the protoco
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dirigo.kernel import Address, Context, CriticalOutput, CriticalRun, Granularity, Output, States
@@ -38,16 +41,18 @@ STATES = ("seen", "criticals", "ended")
 class EdgeLog:
     """What was emitted on one edge, each output with its place among the barriers."""
 
-    __slots__ = ("_criticals", "_ones", "ends", "placed")
+    __slots__ = ("_criticals", "_ones", "ends", "order", "placed")
 
     def __init__(self) -> None:
         self.placed: Counter[Placed] = Counter()
+        self.order = EdgeOrder()
         self.ends = 0
         self._ones = 0
         self._criticals: dict[str, int] = {}  # of scripts, by their way
 
     def note(self, output: Output | CriticalOutput) -> None:
         name: str = output.payload
+        self.order.note(name, output.critical)
         if self.ends:
             raise ViolationError("nothing-after-the-end", f"{name} was emitted to {output.to} by somebody who had ended")
         way = name.partition("/")[2]
@@ -61,12 +66,42 @@ class EdgeLog:
                 self._criticals[way] = before + 1
 
 
+class EdgeOrder:
+    """How many critical messages of an edge came before each of its messages."""
+
+    __slots__ = ("before", "criticals")
+
+    def __init__(self) -> None:
+        self.before: dict[str, int] = {}
+        self.criticals = 0
+
+    def note(self, name: str, critical: bool) -> None:
+        self.before[name] = self.criticals
+        self.criticals += critical
+
+
 @dataclass
 class Results:
     """What a world computed."""
 
     states: dict[Address, Contents] = field(default_factory=dict)
     edges: dict[Edge, EdgeLog] = field(default_factory=dict)
+    ran: dict[Edge, EdgeOrder] = field(default_factory=dict)  # in which order the messages of each edge ran
+
+    def executed(self, sender: Address, to: Address, payload: str, critical: bool) -> None:
+        self.ran.setdefault((sender, to), EdgeOrder()).note(payload, critical)
+
+    def compare_order(self, reference: Results, edges: Iterable[Edge]) -> None:
+        """On these edges the order is known: raise ViolationError if something ran in another place."""
+        for edge in edges:
+            ran, expected = self.ran.get(edge, EdgeOrder()), reference.edges.get(edge, EdgeLog()).order
+            for name, criticals in ran.before.items():
+                if criticals != expected.before.get(name):
+                    raise ViolationError(
+                        "as-sequential",
+                        f"{name} of {edge[0]} ran at {edge[1]} behind {criticals} critical messages, "
+                        f"not {expected.before.get(name)}",
+                    )
 
     def emitted(self, sender: Address, output: Output | CriticalOutput) -> None:
         if ANY_TIME in output.payload:
@@ -169,15 +204,19 @@ class _OneInstance:
             members = [sender]
             if head.granularity is Granularity.ONE:
                 members = sorted(self.queues.keys() - self.ended)
-                if not all(_is_headed_by(self.queues[member], head.barrier) for member in members):
+                if not all(_is_headed_by(self.queues[member], head.payload) for member in members):
                     continue
             self._process_critical(members, head)
             return True
         return False
 
     def _process(self, output: Output | CriticalOutput) -> None:
-        before = len(self.context.outputs)
-        self.function.on_message(self.context, output.payload)
+        """What the function asks to run alone runs after the message, with all that it put out."""
+        context = self.context
+        before = len(context.outputs)
+        self.function.on_message(context, output.payload)
+        alone = [each for each in context.outputs[before:] if each.to == self.name]
+        context.outputs[before:] = [each for each in context.outputs[before:] if each.to != self.name] + alone
         self._run_alone(before)
 
     def _process_critical(self, members: list[Address], head: CriticalOutput) -> None:
@@ -191,7 +230,7 @@ class _OneInstance:
             if output.final:
                 self.ended.add(member)
         before = len(self.context.outputs)
-        run = CriticalRun(self.name, 0, tuple(parts), head.granularity, head.barrier, final)
+        run = CriticalRun(self.name, 0, tuple(parts), head.granularity, 0, final)
         self.function.on_critical(self.context, run)
         self._run_alone(before)
 
@@ -214,5 +253,6 @@ class _OneInstance:
         self.function.on_critical(self.context, CriticalRun(self.name, 0, parts, Granularity.CHANNEL, 0, False))
 
 
-def _is_headed_by(queue: deque[Output | CriticalOutput], barrier: int) -> bool:
-    return bool(queue) and isinstance(queue[0], CriticalOutput) and queue[0].barrier == barrier
+def _is_headed_by(queue: deque[Output | CriticalOutput], one: str) -> bool:
+    """Whether a queue is headed by its part of a SYNC_ONE; all parts have one name."""
+    return bool(queue) and queue[0].critical and queue[0].payload == one

@@ -44,7 +44,9 @@ class Actor:
     swallows: frozenset[str] = frozenset()  # critical messages that go no further
     results: bool = False  # a critical message also produces regular messages before and after the next one
     born_on: frozenset[str] = frozenset()  # payloads on which it emits a critical message of its own
+    ones_on: frozenset[str] = frozenset()  # payloads such as "a2" on which it emits its part of SYNC_ONE 2
     alone_on: frozenset[str] = frozenset()  # payloads on which it asks to run alone
+    speaks_alone: bool = False  # running alone has outputs, too: a message, a critical one, a message
     alone_in_critical: str = ""  # critical messages ask to run alone, "before" or "after" they are passed on
     timer_on: frozenset[str] = frozenset()  # payloads on which it sets a timer
 
@@ -58,7 +60,8 @@ class World:
     actors: tuple[Actor, ...]
     scripts: Mapping[Address, tuple[Step, ...]]
     scale_ins: tuple[Address, ...] = ()  # barriers that a strategy may start at any time, each once
-    injections: tuple[Address, ...] = ()  # critical messages that a strategy may inject at any time, each once
+    injections: tuple[Address, ...] = ()  # actors that a strategy may have run alone at any time, each once
+    criticals: tuple[tuple[Address, Address], ...] = ()  # (from, to) of critical messages that it may inject, each once
     duplicates: int = 0  # how many messages may be delivered twice
     duplicates_data: bool = False  # data messages too
     at_once: bool = False  # upstreams ask for all lessees that they may send to in one registration
@@ -168,9 +171,12 @@ class Relay:
         actor = self._actor
         self._seen.add(payload, 1)
         for to in actor.downstreams:
-            if payload in actor.born_on:
+            if payload in actor.born_on or payload in actor.ones_on:
                 context.emit(to, f"{payload}.before")
-                context.emit_critical(to, f"{payload}!")
+                if payload in actor.born_on:
+                    context.emit_critical(to, f"{payload}!")
+                else:
+                    context.emit_critical(to, f"one{payload[1:]}", granularity=Granularity.ONE)
                 context.emit(to, f"{payload}.after")
             else:
                 context.emit(to, payload)
@@ -183,7 +189,11 @@ class Relay:
         actor = self._actor
         sender, _, payload = critical.parts[0]
         self._seen.add(payload, 1)
-        if sender == actor.name or payload in actor.swallows:
+        if sender == actor.name:
+            if actor.speaks_alone:
+                self._speak(context, payload)
+            return
+        if payload in actor.swallows:
             return
         if actor.alone_in_critical == "before":
             context.run_alone(f"{payload}^{sender}.alone")
@@ -191,11 +201,17 @@ class Relay:
         for to in actor.downstreams if actor.propagates is None else actor.propagates:
             if actor.results:
                 context.emit(to, f"{name}.result")
-            context.emit_critical(to, name, granularity=critical.granularity, barrier=critical.barrier, final=critical.final)
+            context.emit_critical(to, name, granularity=critical.granularity, final=critical.final)
             if actor.results:
                 context.emit(to, f"{name}.late")
         if actor.alone_in_critical == "after":
             context.run_alone(f"{payload}^{sender}.alone")
+
+    def _speak(self, context: Context, payload: str) -> None:
+        for to in self._actor.downstreams:
+            context.emit(to, f"{payload}.said")
+            context.emit_critical(to, f"{payload}.said!")
+            context.emit(to, f"{payload}.added")
 
 
 @dataclass(frozen=True)
@@ -220,7 +236,7 @@ def barrier(to: Address, payload: str, *, final: bool = False) -> Step:
 
 def sync_one(to: Address, number: int) -> Step:
     """A SYNC_ONE critical message of the barrier with this number."""
-    return (CriticalOutput(to, f"one{number}", Granularity.ONE, number),)
+    return (CriticalOutput(to, f"one{number}", Granularity.ONE),)
 
 
 def script(to: Address, text: str) -> tuple[Step, ...]:

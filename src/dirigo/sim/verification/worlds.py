@@ -103,6 +103,71 @@ WORLDS: tuple[World, ...] = (
         split=True,
     ),
     World(
+        "born-in-a-barrier",
+        "a critical message is born while a barrier from upstream drains: what runs after it is emitted after it",
+        (_relay(born_on=frozenset({"a"})), _sink(lessees=1)),
+        {"S": script("U", "a b |1 c")},
+        split=True,
+    ),
+    World(
+        "born-ordered",
+        "an ordered function bears a critical message while a barrier from upstream drains",
+        (_relay(ordered=True, born_on=frozenset({"a"})), _sink(lessees=1, forwards=(), direct=(0,))),
+        {"S": script("U", "a b |1 c")},
+    ),
+    World(
+        "two-born",
+        "two critical messages are born in a row, before and while a barrier from upstream drains",
+        (_relay(born_on=frozenset({"a", "b"})), _sink()),
+        {"S": script("U", "a b c |1 d")},
+        split=True,
+    ),
+    World(
+        "born-then-more",
+        "a lessee bears critical messages, and runs more before the barrier that sends them",
+        (_relay(lessees=1, born_on=frozenset({"a", "c"})), _sink()),
+        {"S": script("U", "a b |1 c")},
+        split=True,
+    ),
+    World(
+        "born-and-handed-back",
+        "a lessee bears a critical message and hands another message back, while a barrier from upstream drains",
+        (_relay(lessees=1, hands_back=True, born_on=frozenset({"a", "b"})), _sink()),
+        {"S": script("U", "a b |1 c")},
+    ),
+    World(
+        "born-of-two",
+        "two upstreams of one actor: a critical message is born of one while the barrier of the other drains",
+        (_relay(born_on=frozenset({"a"})), _sink()),
+        {"S": script("U", "a b"), "T": script("U", "x |1 y")},
+        split=True,
+    ),
+    World(
+        "ones-of-two",
+        "SYNC_ONEs that two ordered functions bear, while barriers from upstream drain",
+        (
+            Actor("U", ("D",), ordered=True, ones_on=frozenset({"a1"})),
+            Actor("V", ("D",), ordered=True, ones_on=frozenset({"x1"})),
+            _sink(),
+        ),
+        {"S": script("U", "a1 b |1 c"), "T": script("V", "x1 |2 y")},
+    ),
+    World(
+        "ones-to-two",
+        "SYNC_ONEs of one actor go to two others, one of which has sent one before",
+        (Actor("U", ("D", "E"), ones_on=frozenset({"a2"})), Actor("D"), Actor("E")),
+        {"S": script("U", "a2 b"), "T": (*script("E", "x #2"), *script("D", "#2 y"))},
+    ),
+    World(
+        "alone-behind-born",
+        "a function asks to run alone, bears a critical message, and speaks when it runs alone",
+        (
+            _relay(lessees=1, alone_on=frozenset({"a"}), born_on=frozenset({"a", "b"}), speaks_alone=True),
+            _sink(),
+        ),
+        {"S": script("U", "a |1 b")},
+    ),
+    World(
         "read-replica",
         "lessees read the state of the last round, however they came to their lease",
         (_sink(lessees=2, forwards=(0,), direct=(1,), replicated=True),),
@@ -237,6 +302,14 @@ WORLDS: tuple[World, ...] = (
         injections=("U",),
     ),
     World(
+        "injected",
+        "a strategy injects a critical message from one actor to another, while barriers come and others are born",
+        (_relay(lessees=1, born_on=frozenset({"b"}), alone_in_critical="before", speaks_alone=True), _sink()),
+        {"S": script("U", "a |1 b")},
+        criticals=(("U", "D"),),
+        split=True,
+    ),
+    World(
         "alone-in-critical",
         "a critical message asks to run alone before it is passed on",
         (_relay(lessees=1, alone_in_critical="before"), _sink()),
@@ -273,6 +346,23 @@ WORLDS: tuple[World, ...] = (
 
 # Larger relatives of the worlds above, for ``--deep``.
 DEEP_WORLDS: tuple[World, ...] = (
+    World(
+        "deep-born-of-two",
+        "two upstreams of one actor: a critical message is born of one while the barrier of the other drains",
+        (_relay(born_on=frozenset({"a"})), _sink(lessees=1)),
+        {"S": script("U", "a b"), "T": script("U", "x |1 y")},
+        split=True,
+    ),
+    World(
+        "deep-ones-of-two",
+        "SYNC_ONEs that two ordered functions bear, into an actor with a lessee",
+        (
+            Actor("U", ("D",), ordered=True, ones_on=frozenset({"a1"})),
+            Actor("V", ("D",), ordered=True, ones_on=frozenset({"x1"})),
+            _sink(lessees=1),
+        ),
+        {"S": script("U", "a1 b |1 c"), "T": script("V", "x1 |2 y")},
+    ),
     World(
         "deep-overlap",
         "two upstreams with overlapping SYNC_CHANNELs, forwarding and direct sending",

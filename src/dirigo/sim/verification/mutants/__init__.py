@@ -4,7 +4,7 @@ A mutant replaces one function of the kernel for the time of a search. Most are 
 the protocol was designed; the others are the slips that anybody could make when changing it.
 """
 
-from dirigo.sim.verification.mutants import acknowledgments, cuts, forwards, leases, rounds
+from dirigo.sim.verification.mutants import acknowledgments, cuts, forwards, leases, outputs, rounds
 from dirigo.sim.verification.mutants.mutant import MUTANTS, Mutant, mutant_named
 
-__all__ = ["MUTANTS", "Mutant", "acknowledgments", "cuts", "forwards", "leases", "mutant_named", "rounds"]
+__all__ = ["MUTANTS", "Mutant", "acknowledgments", "cuts", "forwards", "leases", "mutant_named", "outputs", "rounds"]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from dirigo.kernel.instance import Instance
-from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Kind, MailboxState
-from dirigo.kernel.round import Round
 from dirigo.sim.verification.mutants.mutant import mutant
 
 
@@ -76,48 +73,6 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
     def mistaken(self: Lessor) -> bool:
         return all(channel.done >= channel.arrived for channel in self.leases.returns.values())
-
-    return mistaken
-
-
-@mutant("intent-overtaken", "a lessee's intents are put off to a round of their own", Lessor, "on_intent", "born-on-lessee")
-def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Lessor, intent: Any) -> None:
-        runnable_before = self.state is MailboxState.RUNNABLE
-        channel = self.leases.return_channel(intent.origin)
-        if runnable_before:
-            original(self, intent)
-        elif channel.admit(intent.seq):
-            channel.done += 1
-            others, self.intents = self.intents, deque()
-            self.settle()  # as if the reply had not named it
-            self.intents = deque([*others, *self.intents, intent.outputs])
-            self.settle()
-
-    return mistaken
-
-
-@mutant("intents-last", "what the actor asked for runs after the barriers from upstream", Lessor, "_plan", "born-on-lessee")
-def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Lessor, current: Round) -> None:
-        for barrier in current.barriers:
-            current.agenda.extend(barrier.runs(self.address, self.worker, self.host.now))
-        while self.intents:
-            current.agenda.extend(self.intents.popleft())
-
-    return mistaken
-
-
-@mutant("alone-in-next-round", "running alone from CRITICAL takes another round", Lessor, "withhold", "alone-in-critical")
-def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, outputs: self.intend(outputs)
-
-
-@mutant("critical-from-lessee", "a lessee sends a critical message itself", Lessee, "intend", "born-on-lessee")
-def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Lessee, outputs: Any) -> None:
-        for output in outputs:
-            self.outbox.emit(output)
 
     return mistaken
 
