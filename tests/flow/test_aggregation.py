@@ -25,7 +25,7 @@ def test_scalars_share_a_table_and_lists_have_their_own() -> None:
     aggregates = {"n": count(), "kinds": distinct("url"), "sum": sum_("price"), "best": top(2, "price")}
     aggregation = Aggregation(_SCHEMA, ["auction"], aggregates)
     assert aggregation.slots == 3
-    assert aggregation.partial_schema(0).names == ["__pane", "auction", "n.count", "sum.sum"]
+    assert aggregation.partial_schema(0).names == ["__pane", "auction", "n.count", "sum.sum", "sum.carry"]
     assert aggregation.partial_schema(1).names == ["__pane", "auction", "kinds.value"]
     assert aggregation.partial_schema(2).names == ["__pane", "auction", "best.value"]
     assert aggregation.output_schema.names == ["auction", "n", "kinds", "sum", "best"]

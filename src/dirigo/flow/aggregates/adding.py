@@ -1,7 +1,8 @@
 """Owns sum and avg.
 
-Sums of integers and decimals are exact; every partial sum has to fit its type. A sum of floats depends in its last digits
-on the order of the additions, that is, on how the rows were spread over workers; cast to a decimal where that matters.
+Sums of integers and decimals are exact, partial ones too, so only the total of a group has to fit its type. A sum of floats
+depends in its last digits on the order of the additions, that is, on how the rows were spread over workers; cast to a
+decimal where that matters.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import pyarrow.compute as pc
 from dirigo.flow.aggregates.base import Aggregate, Argument, Parts, Summary
 from dirigo.flow.aggregates.counting import add_counts
 from dirigo.flow.aggregates.groups import Groups
-from dirigo.flow.aggregates.sums import add_by_group, sum_type
+from dirigo.flow.aggregates.sums import add_sums, add_values, sum_fields, sum_type, totals, totals_as_floats
+from dirigo.flow.aggregates.taking import column_of
 from dirigo.flow.expression import Expression
 
 
@@ -36,48 +38,47 @@ class Average(Aggregate):
 
     def bind(self, schema: pa.Schema, time: str | None, what: str) -> Summary:
         del time
-        return _Averaging(sum_type(self._number_type(schema, what)), str(self))
+        return _Averaging(sum_type(self._number_type(schema, what)))
 
 
 class _Summing(Summary):
     def __init__(self, kind: pa.DataType, written: str) -> None:
-        self.part_fields = (("sum", kind),)
+        self.part_fields = sum_fields(kind)
         self.output_type = kind
         self._written = written
 
     def reduce(self, inputs: Sequence[pa.Array], groups: Groups) -> Parts:
-        return [add_by_group(inputs[0], groups, self._written)]
+        return add_values(inputs[0], groups)
 
     def combine(self, parts: Sequence[pa.Array], groups: Groups) -> Parts:
-        return [add_by_group(parts[0], groups, self._written)]
+        return add_sums(parts, groups)
 
     def finish(self, parts: Sequence[pa.Array]) -> pa.Array:
-        return parts[0]
+        return totals(parts, self._written)
 
 
 class _Averaging(Summary):
     output_type = pa.float64()
 
-    def __init__(self, kind: pa.DataType, written: str) -> None:
-        self.part_fields = (("sum", kind), ("count", pa.int64()))
-        self._written = written
+    def __init__(self, kind: pa.DataType) -> None:
+        self.part_fields = (*sum_fields(kind), ("count", pa.int64()))
 
     def reduce(self, inputs: Sequence[pa.Array], groups: Groups) -> Parts:
         values, groups = groups.without_nulls(inputs[0])
-        return [add_by_group(values, groups, self._written), pa.array(groups.sizes())]
+        return [*add_values(values, groups), column_of(groups.sizes())]
 
     def combine(self, parts: Sequence[pa.Array], groups: Groups) -> Parts:
-        counts = add_counts(parts[1].to_numpy(), groups.codes, groups.count)
-        return [add_by_group(parts[0], groups, self._written), pa.array(counts)]
+        *sums, counts = parts
+        return [*add_sums(sums, groups), column_of(add_counts(counts.to_numpy(), groups.codes, groups.count))]
 
     def finish(self, parts: Sequence[pa.Array]) -> pa.Array:
+        *sums, counts = parts
         # A sum of nothing is null, and so is the quotient; the count then only must not be zero.
-        counts = pa.array(np.maximum(parts[1].to_numpy(), 1)).cast(pa.float64())
-        return pc.divide(parts[0].cast(pa.float64(), safe=False), counts)
+        return pc.divide(totals_as_floats(sums), pa.array(np.maximum(counts.to_numpy(), 1)).cast(pa.float64()))
 
 
 def sum_(argument: Argument, *, where: Expression | None = None) -> Aggregate:
-    """The sum: int64 for integers (OverflowError beyond), float64 for floats, a decimal for decimals; null of nothing."""
+    """The sum: int64 for integers, float64 for floats, a decimal for decimals; null of nothing. OverflowError beyond."""
     return Sum(argument, where)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dirigo.flow.aggregates.base import Aggregate, Argument, Parts, Summary, argument_type
 from dirigo.flow.aggregates.groups import Codes, Groups
+from dirigo.flow.aggregates.taking import column_of
 from dirigo.flow.expression import Expression
 
 
@@ -33,10 +34,10 @@ class _Counting(Summary):
     def reduce(self, inputs: Sequence[pa.Array], groups: Groups) -> Parts:
         for values in inputs:
             _, groups = groups.without_nulls(values)
-        return [pa.array(groups.sizes())]
+        return [column_of(groups.sizes())]
 
     def combine(self, parts: Sequence[pa.Array], groups: Groups) -> Parts:
-        return [pa.array(add_counts(parts[0].to_numpy(), groups.codes, groups.count))]
+        return [column_of(add_counts(parts[0].to_numpy(), groups.codes, groups.count))]
 
     def finish(self, parts: Sequence[pa.Array]) -> pa.Array:
         return parts[0]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dirigo.flow.aggregates.taking import column_of
 from dirigo.flow.errors import FlowError
 from dirigo.flow.grouping import Grouping
 
@@ -30,7 +31,7 @@ def pane_column(panes: Panes, rows: int) -> pa.Array:
     """The pane of each row as a column."""
     if isinstance(panes, np.ndarray):
         return pa.array(panes, pa.int64())
-    return pa.array(np.full(rows, panes, np.int64))
+    return column_of(np.full(rows, panes, np.int64))
 
 
 def group_by_pane(panes: Panes, keys: Sequence[pa.Array], rows: int) -> tuple[Grouping, pa.Array]:
