@@ -163,3 +163,19 @@ def _random_row(kind: str, chance: random.Random, count: int, moment: int, event
         url=start + path + "/" + chance.choice(_URL_ENDS),
         extra=extra,
     )
+
+
+def odd_tables(seed: int) -> dict[str, list[Row]]:
+    """Random tables with what the generator never makes: persons twice, nulls, and urls that are short or strange."""
+    chance = random.Random(seed)
+    tables = random_tables(seed)
+    again = [{**row, "date_time": row["date_time"] + chance.choice([0, 1, 700])} for row in tables["person"]]
+    tables["person"] += [{**row, "name": chance.choice([row["name"], "Cid"])} for row in again if chance.random() < 0.5]
+    for row in tables["bid"]:
+        if chance.random() < 0.2:
+            row["price"] = None
+        if chance.random() < 0.3:
+            row["url"] = chance.choice([None, "", "/", "a", "https://host", "https://host/a", "https://host/a//", "///x/y"])
+        if chance.random() < 0.1:
+            row["extra"] = None
+    return tables

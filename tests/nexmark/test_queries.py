@@ -21,7 +21,7 @@ from dirigo.nexmark.queries.q13 import side_input
 from dirigo.scheduling import Fifo
 from dirigo.sim.inline import InlineHost
 from dirigo.testing import Simulation
-from nexmark.small_events import auction, bid, random_tables, write_tables
+from nexmark.small_events import auction, bid, odd_tables, random_tables, write_tables
 
 EVENTS, RATE = 20_000, 1_000
 # One event a second, for more than a day: every hour of the clock, and midnight.
@@ -69,6 +69,14 @@ def orderly_events(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tables(tmp_path_factory.mktemp("orderly"), tables)
 
 
+@pytest.fixture(scope="session")
+def odd_events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tables = odd_tables(seed=4)
+    for kind in ("person", "auction", "bid"):
+        tables[kind].sort(key=lambda row: int(row["date_time"]))
+    return write_tables(tmp_path_factory.mktemp("odd"), tables)
+
+
 def answer(name: str, tables: Tables, flow: Dataflow | None = None, rows_max: int = 4096) -> pa.Table:
     flow = flow or Dataflow(name)
     sink = collect()
@@ -110,6 +118,11 @@ def test_ties_and_edges_are_decided_as_by_duckdb(name: str, disorderly_events: P
     whole_time = ParquetTables(disorderly_events, out_of_orderness="2d")
     assert_right(name, answer(name, whole_time), disorderly_events)
     assert_right(name, answer(name, ParquetTables(orderly_events), rows_max=20), orderly_events)
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_nulls_short_urls_and_persons_who_register_twice_are_as_in_duckdb(name: str, odd_events: Path) -> None:
+    assert_right(name, answer(name, ParquetTables(odd_events), rows_max=20), odd_events)
 
 
 @pytest.mark.parametrize("name", ["q6", "q9"])

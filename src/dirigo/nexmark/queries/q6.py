@@ -23,9 +23,9 @@ def query(flow: Dataflow, tables: Tables) -> Stream:
 
 
 def moving_average(sales: Group) -> Iterator[dict[str, Any]]:
-    """The average over the latest sales, after each sale of one seller."""
+    """The average over the latest sales, after each sale of one seller. A price that is null does not count."""
     in_order = sorted(sales.rows, key=lambda sale: (sale.bid_date_time, sale.bid_event_number))
     prices = [sale.bid_price for sale in in_order]
     for end in range(1, len(prices) + 1):
-        latest = prices[max(end - AUCTIONS_AVERAGED, 0) : end]
-        yield {"seller": sales.key["seller"], "avg_price": sum(latest) / len(latest)}
+        latest = [price for price in prices[max(end - AUCTIONS_AVERAGED, 0) : end] if price is not None]
+        yield {"seller": sales.key["seller"], "avg_price": sum(latest) / len(latest) if latest else None}

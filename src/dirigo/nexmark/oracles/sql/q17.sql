@@ -9,7 +9,7 @@ SELECT
     COUNT(*) FILTER (WHERE price >= 1000000) AS rank3_bids,
     MIN(price) AS min_price,
     MAX(price) AS max_price,
-    CAST(SUM(price) AS DOUBLE) / CAST(COUNT(*) AS DOUBLE) AS avg_price,
+    CAST(SUM(price) AS DOUBLE) / CAST(NULLIF(COUNT(price), 0) AS DOUBLE) AS avg_price,
     CAST(SUM(price) AS BIGINT) AS sum_price
 FROM bid
 GROUP BY auction, CAST(date_time AS DATE)

@@ -7,6 +7,6 @@ WITH closing AS (
     WHERE bid.date_time BETWEEN auction.date_time AND auction.expires
     GROUP BY auction.id, auction.category
 )
-SELECT category AS id, CAST(SUM(price) AS DOUBLE) / CAST(COUNT(*) AS DOUBLE) AS final
+SELECT category AS id, CAST(SUM(price) AS DOUBLE) / CAST(NULLIF(COUNT(price), 0) AS DOUBLE) AS final
 FROM closing
 GROUP BY category

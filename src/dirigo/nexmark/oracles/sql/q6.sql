@@ -8,7 +8,9 @@ WITH ranked AS (
     JOIN bid ON bid.auction = auction.id
     WHERE bid.date_time BETWEEN auction.date_time AND auction.expires
 )
-SELECT seller, CAST(SUM(price) OVER latest AS DOUBLE) / CAST(COUNT(*) OVER latest AS DOUBLE) AS avg_price
+SELECT
+    seller,
+    CAST(SUM(price) OVER latest AS DOUBLE) / CAST(NULLIF(COUNT(price) OVER latest, 0) AS DOUBLE) AS avg_price
 FROM ranked
 WHERE place = 1
 WINDOW latest AS (
