@@ -81,6 +81,17 @@ def test_batches_and_tables_come_in_parts() -> None:
     assert bad == []
 
 
+def test_one_table_or_batch_is_given_as_it_is() -> None:
+    table = pa.table({"a": pa.chunked_array([[1, 2], [], [3]], pa.int64())})
+    for rows, expected in ((table, [1, 2, 3]), (pa.record_batch({"a": [4, 5]}), [4, 5]), (table.slice(0, 0), [])):
+        source = from_iterable(rows)
+        assert source.schema == pa.schema([("a", pa.int64())])
+        for _ in range(2):
+            found, bad = read_all(source, rows_max=2)
+            assert ([row["a"] for row in found], bad) == (expected, [])
+    assert read_all(from_iterable(lambda: table))[0] == [{"a": 1}, {"a": 2}, {"a": 3}]
+
+
 def test_a_batch_of_other_types_is_cast_and_its_misfits_are_bad_rows() -> None:
     narrow = pa.record_batch({"a": pa.array([1, 2], pa.int32())})
     wrong = pa.record_batch({"a": ["x"]})

@@ -21,7 +21,7 @@ _PEEKED_ROWS: Final = 100
 
 
 def from_iterable(
-    rows: Iterable[Any] | Callable[[], Iterable[Any]],
+    rows: Iterable[Any] | Callable[[], Iterable[Any]] | pa.RecordBatch | pa.Table,
     schema: SchemaLike | None = None,
     *,
     time: str | None = None,
@@ -30,6 +30,8 @@ def from_iterable(
     name: str = "rows",
 ) -> IterableSource:
     """Rows that are dicts, NamedTuples, dataclass instances, tuples in the order of `schema`, or Arrow batches and tables.
+
+    One Arrow batch or table will do too.
 
     Without `schema`, the columns are worked out from the first rows. A list, or a function that returns a new iterable each
     time, can be read again and again; a generator only once. A row that is long in coming holds up the thread that reads it.
@@ -42,7 +44,7 @@ class IterableSource(Source):
 
     def __init__(
         self,
-        rows: Iterable[Any] | Callable[[], Iterable[Any]],
+        rows: Iterable[Any] | Callable[[], Iterable[Any]] | pa.RecordBatch | pa.Table,
         schema: SchemaLike | None,
         *,
         time: str | None,
@@ -50,12 +52,11 @@ class IterableSource(Source):
         idle_after: Duration | None,
         name: str,
     ) -> None:
+        rows = _listed(rows)
         if isinstance(rows, (str, bytes, Mapping)) or not (callable(rows) or isinstance(rows, Iterable)):
             raise FlowError(
                 f"{name}: {type(rows).__name__} is no collection of rows; give a list, a generator or a function."
             )
-        if isinstance(rows, (pa.RecordBatch, pa.Table)):
-            rows = [rows]
         self._rows = rows
         self._is_spent = False
         if schema is None:
@@ -78,7 +79,7 @@ class IterableSource(Source):
         return [IterableSplit(self._new_iterator(), self.schema, self.name)]
 
     def _new_iterator(self) -> Iterator[Any]:
-        rows = self._rows() if callable(self._rows) else self._rows
+        rows = _listed(self._rows()) if callable(self._rows) else self._rows
         if not isinstance(rows, Iterable):
             raise FlowError(
                 f"{self.name}: the function returns {type(rows).__name__}, not rows; return a list or a generator."
@@ -138,6 +139,11 @@ class IterableSplit(Split):
         piece = fit_batch(batch, self._schema, self._what, self._number)
         self._number += batch.num_rows
         return piece
+
+
+def _listed(rows: Any) -> Any:
+    """One table or batch as a list of it; whatever else it is, as it is."""
+    return [rows] if isinstance(rows, (pa.RecordBatch, pa.Table)) else rows
 
 
 def _schema_of_rows(rows: Sequence[Any], what: str) -> pa.Schema:
