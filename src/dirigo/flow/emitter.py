@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from dirigo.flow.bad_rows import ERRORS, BadRows, OnError, described, raise_for, shown
+from dirigo.flow.payloads import Own
 from dirigo.kernel import Address, Context
 
 MAIN = "main"
@@ -69,6 +70,14 @@ class Emitter:
     def send(self, to: Address, port: int, content: Any) -> None:
         """Send a message to another actor: a batch, or whatever the port of the receiver takes."""
         self.context.emit(to, (port, content))
+
+    def run_alone(self, payload: Any) -> None:
+        """Have ``on_alone`` of the operator called as soon as its whole state is together."""
+        self.context.run_alone(Own(payload))
+
+    def set_timer(self, due_s: float, payload: Any) -> None:
+        """Have ``on_alone`` of the operator called once the host's clock has reached ``due_s``."""
+        self.context.set_timer(due_s, Own(payload))
 
     def bad(self, rows: BadRows, operator: str) -> None:
         """Rows that an operator could not handle: they fail the job, or go to the stream of errors."""

@@ -106,12 +106,12 @@ class FunctionContext:
 
     def run_alone(self, payload: Any) -> None:
         """Have ``on_timer`` called as soon as the whole state is together."""
-        self._emitter.context.run_alone(payload)
+        self._emitter.run_alone(payload)
 
     def set_timer(self, after: Duration, payload: Any = None) -> None:
         """Have ``on_timer`` called after a while, by the host's clock."""
         due = self.now_s + milliseconds(after, f"{self._name}: set_timer") / 1000
-        self._emitter.context.set_timer(due, payload)
+        self._emitter.set_timer(due, payload)
 
     # --- for the operator that runs the function -----------------------------------------------------------------------
 

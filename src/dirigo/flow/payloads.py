@@ -1,10 +1,24 @@
-"""The payloads of a flow's regular messages: ``(port, batch)``, ``(port, [(slot, batch), ...])``, or a port and bad rows."""
+"""The payloads of a flow's messages.
+
+Regular ones are ``(port, batch)``, ``(port, [(slot, batch), ...])``, or a port and bad rows. Critical ones are watermarks,
+what a user's function sends, and what an operator asked for itself.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pyarrow as pa
+
+
+class Own(msgspec.Struct, frozen=True):
+    """What an operator wants to be called with when it is alone: as soon as possible, or when a timer is due.
+
+    Whatever else runs alone at an actor was started by a strategy, and is none of the operator's business.
+    """
+
+    payload: Any
 
 
 def rows_of(payload: Any) -> int:

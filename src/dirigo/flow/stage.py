@@ -18,6 +18,7 @@ from dirigo.flow.bad_rows import OnError
 from dirigo.flow.emitter import Branch, Emitter
 from dirigo.flow.errors import failure_of
 from dirigo.flow.operators.operator import Operator
+from dirigo.flow.payloads import Own
 from dirigo.flow.states import StageStates
 from dirigo.flow.watermark import END, Watermark, passes
 from dirigo.kernel import Address, Context, CriticalRun, DirigoError, actor_address
@@ -100,11 +101,13 @@ class StageBehaviour:
         moved = False
         passed_on: list[Any] = []
         for upstream, _, payload in critical.parts:
-            if isinstance(payload, Watermark):
+            if upstream == context.address:
+                # Nothing may follow the end, so a timer that is due later has no effect. A barrier that a strategy started
+                # has put the state together, and that is all that it is for.
+                if isinstance(payload, Own) and not states.progress.has_ended:
+                    self._operator.on_alone(states.own, payload.payload, emitter)
+            elif isinstance(payload, Watermark):
                 moved |= states.progress.note(upstream, payload)
-            elif upstream == context.address:
-                if not states.progress.has_ended:  # nothing may follow the end, so a timer that is due later has no effect
-                    self._operator.on_alone(states.own, payload, emitter)
             elif not self._operator.on_critical(states.own, payload, emitter):
                 passed_on.append(payload)
         if passed_on:

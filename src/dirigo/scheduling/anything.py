@@ -9,10 +9,11 @@ from dirigo.scheduling.strategy import Strategy
 _ELSEWHERE = 0.5  # how often a message is sent on, or an output sent directly
 _HAND_BACK = 0.15
 _SCALE_IN = 0.02
+_ALONE = 0.02
 
 
 class Anything(Strategy):
-    """Forwards, redirects, hands back, reorders, and now and then ends all leases of an actor."""
+    """Forwards, redirects, hands back and reorders, and now and then starts a barrier, or ends all leases of an actor."""
 
     def __init__(self) -> None:
         self._kept: list[Executable] = []
@@ -39,6 +40,9 @@ class Anything(Strategy):
         return at_random(context, context.workers)
 
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
-        is_home = context.spec(message.to).home == context.id
-        if is_home and context.rng.random() < _SCALE_IN and context.lessees(message.to):
+        if context.spec(message.to).home != context.id or not context.lessees(message.to):
+            return
+        if context.rng.random() < _SCALE_IN:
             context.scale_in(message.to)
+        if not message.critical and context.rng.random() < _ALONE:
+            context.run_alone(message.to, None)

@@ -9,7 +9,7 @@ from dirigo.scheduling import Chaos, Freedom
 from dirigo.sim.delay import uniform
 from dirigo.sim.network import Network, Order
 
-_BARRIERS = 0.02  # how often, per message, leases end before their time
+_BARRIERS = 0.02  # how often, per message, leases end before their time, and how often an actor has to run alone
 
 
 def disorderly_network() -> Network:
@@ -26,16 +26,20 @@ def freedom(specs: list[FunctionSpec], workers: list[WorkerId]) -> Freedom:
 
 
 class Disorder(Chaos):
-    """Forwards, redirects, hands back and reorders at random, and now and then ends all leases of an actor by a barrier."""
+    """Forwards, redirects, hands back and reorders at random, and now and then starts a barrier, with or without an end of
+    all leases of the actor."""
 
     def __init__(self, rng: Random, freedom: Freedom) -> None:
         super().__init__(rng.randrange, freedom)
         self._rng = rng
 
     def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
-        home = context.spec(message.to).home
-        if home == context.id and self._rng.random() < _BARRIERS and context.lessees(message.to):
+        if context.spec(message.to).home != context.id:
+            return
+        if self._rng.random() < _BARRIERS and context.lessees(message.to):
             context.scale_in(message.to)
+        if not message.critical and self._rng.random() < _BARRIERS:
+            context.run_alone(message.to, None)
 
     def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
         elsewhere = super().enqueue(context, message)

@@ -169,7 +169,7 @@ class Windowed(Operator):
         if key not in states.piles:
             for span in self.windows.spans(pane):
                 if span.end_ms > states.closed_ms:
-                    emitter.context.set_timer(span.end_ms / 1000, span.end_ms)
+                    emitter.set_timer(span.end_ms / 1000, span.end_ms)
         states.add(key, batch)
 
     # --- time ----------------------------------------------------------------------------------------------------------
