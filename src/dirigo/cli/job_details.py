@@ -46,6 +46,8 @@ def _facts(job: JobStatus) -> list[tuple[str, str | Text]]:
         facts.append(("state", shown_bytes(metrics.state_bytes)))
     if job.workers:
         facts.append(("workers", ", ".join(map(str, sorted(job.workers)))))
+    if job.note:
+        facts.append(("note", Text(job.note, style="yellow")))
     if job.error:
         facts.append(("error", Text(job.error, style="red")))
     return facts

@@ -133,6 +133,7 @@ class PeerLost(_Record, frozen=True):
 
     worker: int
     incarnation: int
+    jobs: tuple[str, ...] = ()  # those that have sent something there
 
 
 class Released(_Record, frozen=True):
@@ -164,6 +165,7 @@ class Members(_Record, frozen=True):
     """Who is there now."""
 
     members: tuple[Member, ...]
+    left: tuple[int, ...] = ()  # workers that have just been let go, when no job had anything there; others were lost
 
 
 class Pulse(_Record, frozen=True):
@@ -266,6 +268,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     strategy: str = ""
     latency_objective_ms: int | None = None
     target: float | None = None
+    note: str | None = None  # what to know about it now: whom it waits for, or runs without
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):

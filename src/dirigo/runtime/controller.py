@@ -35,6 +35,10 @@ from dirigo.scheduling import DEFAULT, StrategyLike
 
 TICK_S = 0.1
 PULSE_S = 1.0
+# A job waits this long for workers that are missing, and then begins on those that are ready: the processes of a pool start
+# within some seconds of each other, and one that died is usually back by then.
+PLACE_AFTER_S = 10.0
+NO_WORKER_S = 120.0  # a job that no worker at all was ready for in this time fails
 LAST_FIGURES_S = 2.0  # a worker has this long to send its last figures of a job
 JOBS_REMEMBERED = 200
 _AT_ONCE = 64
@@ -72,6 +76,8 @@ class Controller:
         self.is_stopping = False
         self._incarnations = self._submissions = 0
         self._pulse_s = 0.0
+        self._has_ready = False  # whether there is a worker that is ready
+        self._has_ready_since_s = time.monotonic()
         self._last_figures_until: dict[str, float] = {}
         self._inbox: SimpleQueue[tuple[str, str | None]] = SimpleQueue()  # jobs whose logs have ended, or cannot go on
         self._bell = Bell()
@@ -206,7 +212,7 @@ class Controller:
             if now >= until:
                 self._settle(self.jobs[name])
         self._fill_slots()
-        self._place_waiting()
+        self._place_waiting(now)
         self._requests.look(now)
 
     # --- workers -------------------------------------------------------------------------------------------------------
@@ -263,7 +269,11 @@ class Controller:
                 self._order(slot, job.install())
 
     def _lose(self, slot: Slot, how: str, culprit: str | None = None, is_frozen: bool = False) -> None:
-        """A worker is gone: so is all that it held, and the jobs that it served cannot go on."""
+        """A worker is gone: so is all that it held, and the jobs that it served cannot go on.
+
+        Which jobs have sent something there is known by the workers that have sent it: they fail those jobs when they hear
+        of the loss. All other jobs go on without it.
+        """
         pid = slot.hello.pid if slot.hello else 0
         _log.warning("worker %d (process %d) %s", slot.worker, pid, how)
         slot.state = "leaving" if slot.state == "leaving" else "lost"
@@ -272,8 +282,15 @@ class Controller:
         self._tell_members()
         for job in list(self.jobs.values()):
             job.forget_worker(slot.worker)
-            if job.is_live and job.was_served_by(slot.worker):
+            if not job.is_live or job.outcome is not None:
+                continue
+            is_culprit = culprit is not None and culprit.split("/")[0] == job.id
+            if is_culprit or job.was_served_by(slot.worker):
                 self.fail(job.id, self._loss(job, slot, how, culprit, is_frozen), None)
+            elif job.state == "starting":
+                self._look_for_start(job)
+            elif job.state != "waiting":
+                self._tell_helpers(job)
 
     def _loss(self, job: JobRecord, slot: Slot, how: str, culprit: str | None, is_frozen: bool) -> str:
         sentence = f"worker {slot.worker} {how}, and with it went a part of the states of job '{job.name}'"
@@ -288,8 +305,8 @@ class Controller:
     def _members(self) -> tuple[control.Member, ...]:
         return tuple(slot.member() for slot in self.slots.values() if slot.is_there)
 
-    def _tell_members(self) -> None:
-        members = control.Members(self._members())
+    def _tell_members(self, left: tuple[int, ...] = ()) -> None:
+        members = control.Members(self._members(), left)
         self.logs.set_members((member.worker, member.incarnation) for member in members.members)
         for slot in self.slots.values():
             if slot.is_there:
@@ -317,14 +334,15 @@ class Controller:
                 del self.slots[slot.worker]
                 for job in self.jobs.values():
                     job.forget_worker(slot.worker)
-                self._tell_members()
+                self._tell_members((slot.worker,))
 
     def _note_unreachable(self, slot: Slot, record: control.PeerLost) -> None:
         other = self.slots.get(record.worker)
         if other is None or other.incarnation != record.incarnation:
             return
         for job in list(self.jobs.values()):
-            if job.is_live and job.was_served_by(slot.worker) and job.was_served_by(other.worker):
+            is_across = job.was_served_by(slot.worker) and job.was_served_by(other.worker)
+            if job.is_live and (is_across or job.id in record.jobs):
                 self.fail(
                     job.id,
                     f"worker {slot.worker} cannot reach worker {other.worker}; see that the hosts of the cluster can "
@@ -362,21 +380,36 @@ class Controller:
             raise ControlError(str(error)) from error
         self.jobs[job.id] = job
         self._forget_old_jobs()
-        self._place_waiting()
+        self._place_waiting(time.monotonic())
         return job
 
-    def _place_waiting(self) -> None:
-        """Give jobs their workers, once all that are wanted are there."""
+    def _place_waiting(self, now: float) -> None:
+        """Give jobs their workers: all that are wanted, or after a while those that are ready."""
         ready = sorted(slot.worker for slot in self.slots.values() if slot.state == "ready")
-        if len(ready) < self.wanted or not ready:
-            return
-        for job in self.jobs.values():
+        if self._has_ready != bool(ready):
+            self._has_ready, self._has_ready_since_s = bool(ready), now
+        missing = self._missing()
+        for job in list(self.jobs.values()):
             if job.state == "waiting":
-                first = self._submissions % len(ready)  # not all jobs begin at the same worker
-                job.workers = (*ready[first:], *ready[:first])
-                job.state = "starting"
-                job.installing = set(ready)
-                self._order_all(ready, job.install())
+                waited_s = now - max(job.waits_since_s, self._has_ready_since_s)
+                if ready and (len(ready) >= self.wanted or waited_s >= PLACE_AFTER_S):
+                    first = self._submissions % len(ready)  # not all jobs begin at the same worker
+                    job.place((*ready[first:], *ready[:first]))
+                    self._order_all(ready, job.install())
+                elif not ready and waited_s >= NO_WORKER_S:
+                    self.fail(job.id, f"no worker was ready for {NO_WORKER_S:g} s: {self._why_missing()}", None)
+            job.note = missing and f"it {'waits for' if job.state == 'waiting' else 'runs without'} {missing}"
+
+    def _missing(self) -> str | None:
+        """The workers that are wanted and not there, as a part of a sentence."""
+        slots = [slot for slot in self.slots.values() if slot.state in ("joining", "lost")]
+        if len(slots) == 1:
+            return f"worker {slots[0].worker}, which {'was lost' if slots[0].state == 'lost' else 'has not joined'}"
+        return f"workers {', '.join(str(slot.worker) for slot in slots)}, which are not there" if slots else None
+
+    def _why_missing(self) -> str:
+        problems = [self.pool.problem(slot.worker) or slot.problem for slot in self.slots.values()]
+        return next((problem for problem in problems if problem), "see the log of the cluster for what keeps them.")
 
     def _note_installed(self, slot: Slot, record: control.Installed) -> None:
         job = self.jobs.get(record.job)
@@ -393,16 +426,22 @@ class Controller:
         job.installed.add(slot.worker)
         for source, split in record.pushed:
             job.places[source, split] = slot.worker
-        if job.state == "starting" and not job.installing:
-            job.state = "running"
-            job.started_s = time.time()
-            job.helpers_version += 1
-            self._order_all(job.installed, self._start(job))
-            for wanted in job.to_drain:
-                self.drain(job, wanted)
+        if job.state == "starting":
+            self._look_for_start(job)
         elif job.state in ("running", "draining"):  # a newcomer
             self._order(slot, self._start(job))
             self._tell_helpers(job)
+
+    def _look_for_start(self, job: JobRecord) -> None:
+        """A job begins when all workers that it was placed on know it."""
+        if job.installing or not job.installed.issuperset(job.workers):
+            return
+        job.state = "running"
+        job.started_s = time.time()
+        job.helpers_version += 1
+        self._order_all(job.installed, self._start(job))
+        for wanted in job.to_drain:
+            self.drain(job, wanted)
 
     def _helpers(self, job: JobRecord) -> tuple[int, ...]:
         """The workers that a job's messages may run at: they know it, and are to stay."""

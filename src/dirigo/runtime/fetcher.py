@@ -133,8 +133,12 @@ class Fetcher:
             self._fire_timers()
             site.tell_load()
             site.bell.silence()  # and look: should it ever have been rung half, it is heard again from now on
-        for peer in silent:
-            site.report(control.PeerLost(peer.member.worker, peer.member.incarnation))
+            lost = [
+                control.PeerLost(peer.member.worker, peer.member.incarnation, site.users_of(peer.member.worker))
+                for peer in silent
+            ]
+        for each in lost:
+            site.report(each)
         for job, until in list(self._condemned.items()):
             if now >= until and self._executor.busy_with() == job:
                 raise RuntimeError(f"the code of the removed job {job} does not stop")
@@ -235,7 +239,7 @@ class Fetcher:
                     site.set_members(order.members)
             case control.Members():
                 with site.lock:
-                    site.set_members(order.members)
+                    site.set_members(order.members, order.left)
             case control.Install():
                 # In a thread of its own: it runs the user's imports, and the worker thread may be busy with others.
                 threading.Thread(target=self._install, args=(order,), name=f"install {order.job}", daemon=True).start()

@@ -69,6 +69,7 @@ class InstalledJob:
         self.weight = 1.0 if job.flow.slo is None else job.flow.slo.weight
         self.helpers: frozenset[WorkerId] = frozenset()  # the workers that know it, once it has started
         self.helpers_version = 0
+        self.used: set[WorkerId] = set()  # other workers that something of it was sent to from here
         self.row_costs = RowCosts()
         self.leaves = {
             address

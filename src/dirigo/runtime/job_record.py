@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from dirigo.runtime.control import AttemptRef, Install, JobFigures, JobMetrics, JobStatus, Manifest
@@ -49,6 +50,8 @@ class JobRecord:
     commits: dict[tuple[str, str], Commit] = field(default_factory=dict)  # the last one of each (source, query)
     figures: dict[int, JobFigures] = field(default_factory=dict)  # by worker
     helpers_version: int = 0  # of the last order about its helpers
+    waits_since_s: float = field(default_factory=time.monotonic)
+    note: str | None = None  # whom it waits for, or runs without
 
     def forget_worker(self, worker: int) -> None:
         for workers in (self.installing, self.installed, self.removing):
@@ -61,6 +64,12 @@ class JobRecord:
     @property
     def is_complete(self) -> bool:
         return self.logs_ended and len(self.ended_leaves) >= self.manifest.leaves
+
+    def place(self, workers: tuple[int, ...]) -> None:
+        """Give it its workers: no more than it has actors, which go to them in turn, so that each has at least one."""
+        self.workers = workers[: max(1, self.manifest.partitions)]
+        self.state = "starting"
+        self.installing = set(workers)
 
     def install(self) -> Install:
         return Install(self.id, self.shipment, self.workers, self.budget_bytes, self.strategy)
@@ -117,4 +126,5 @@ class JobRecord:
             self.strategy_name,
             self.manifest.latency_ms,
             self.manifest.target,
+            self.note if self.is_live else None,
         )

@@ -10,7 +10,7 @@ import logging
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from random import Random
 from threading import Lock
 from typing import Any, NamedTuple
@@ -116,12 +116,13 @@ class Site:
                 else:
                     leaving.append(message)
         if leaving:
+            jobs = self._note_use(leaving)
             self._weigh()
             try:
                 self.peers.send(leaving)
             except Exception as error:  # a payload of the user's that cannot be pickled
                 self._send_one_by_one(leaving, error)
-        self._tell_pressure(leaving)
+            self._tell_pressure(jobs)
         if self.is_idle:
             self.wake_worker()
 
@@ -153,8 +154,19 @@ class Site:
             job.budget.queued -= size_of(message.payload)
             job.figures.forwarded += message.lane is Lane.FORWARD
 
-    def _tell_pressure(self, leaving: list[Message]) -> None:
-        jobs = {job_of(message.to) for message in leaving} if leaving else ()
+    def _note_use(self, leaving: list[Message]) -> set[str]:
+        """Remember which workers get something of a job: if one is lost, so is what it had of it. The jobs are returned."""
+        jobs = set()
+        for name, worker in {(job_of(message.to), message.worker) for message in leaving}:
+            jobs.add(name)
+            job = self.jobs.get(name)
+            if job is not None and worker not in job.used:
+                job.used.add(worker)
+                if worker not in self.peers.by_worker:
+                    self.fail(name, _loss((worker,)), None)
+        return jobs
+
+    def _tell_pressure(self, jobs: set[str]) -> None:
         for name in jobs:
             job = self.jobs.get(name)
             if job is not None:
@@ -191,19 +203,29 @@ class Site:
         if self.is_idle:
             self.wake_worker()
 
-    def set_members(self, members: Iterable[control.Member]) -> None:
-        """These workers are in the pool now. What only a lost one had is lost, and its jobs with it."""
+    def set_members(self, members: Iterable[control.Member], left: Collection[WorkerId] = ()) -> None:
+        """These workers are in the pool now. A job that had sent something to a lost one cannot go on.
+
+        It is not known here what has become of it there: the last results of a lessee may have been on their way to yet
+        another worker. Workers that have ``left`` were let go because they had nothing of any job.
+        """
         before = {peer.member for peer in self.peers.by_worker.values()}
         self.peers.set_members(members)
         gone = {member.worker for member in before} - {
             worker for worker, peer in self.peers.by_worker.items() if peer.member in before
         }
         if gone:
-            workers = " and ".join(map(str, sorted(gone)))
-            for name in self.worker.leased_to(gone):
-                what = f"worker {workers} is gone, and with it went a part of the states of the job; submit the job again."
-                self.fail(name, what, None)
+            lost = gone.difference(left)
+            leased = self.worker.leased_to(gone)
+            for name, job in list(self.jobs.items()):
+                if name in leased or not job.used.isdisjoint(lost):
+                    self.fail(name, _loss(gone), None)
+                job.used -= gone
         self.count_helpers()
+
+    def users_of(self, worker: WorkerId) -> tuple[str, ...]:
+        """The jobs that have sent something from here to another worker."""
+        return tuple(name for name, job in self.jobs.items() if worker in job.used)
 
     def count_helpers(self) -> None:
         """Say who may run messages: members that know all the jobs which have started here."""
@@ -264,6 +286,11 @@ class Site:
             self.remove(name)
         self.peers.close()
         self.bell.close()
+
+
+def _loss(workers: Iterable[WorkerId]) -> str:
+    gone = " and ".join(map(str, sorted(workers)))
+    return f"worker {gone} is gone, and with it went a part of the states of the job; submit the job again."
 
 
 def told(failure: BaseException) -> tuple[str, str | None]:
