@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-import secrets
 import time
 from pathlib import Path
 from types import TracebackType
@@ -75,7 +74,7 @@ class OneWorker:
         schemas = Schemas()
         peers = Peers(self._context, Keys.new(), 0, schemas, time.monotonic)
         self.site = Site(0, peers, schemas, Refusals("the only worker"))
-        self._last_words = LastWords(secrets.token_hex(8), 0)
+        self._last_words = LastWords(folder)
 
     def __enter__(self) -> Self:
         return self

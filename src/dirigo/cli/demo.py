@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
@@ -26,6 +25,7 @@ from dirigo.lab.picture import save_pictures
 from dirigo.lab.tenants import Tenant, bulk, urgent
 from dirigo.nexmark.checking import differences
 from dirigo.runtime.control import JobStatus
+from dirigo.runtime.folders import OwnFolder
 
 _WORKERS, _WORKERS_CPU = 4, 2
 _LOADS = ("pareto", "constant")
@@ -114,7 +114,7 @@ def _demo(
         cluster = Cluster(workers)
     done: dict[str, list[Run]] = {name: [] for name in names}
     is_equal = True
-    with cluster, TemporaryDirectory(prefix="dirigo-demo-") as folder:
+    with cluster, OwnFolder("demo") as folder:
         with console.status(f"waiting for {workers} workers ..."):
             cluster.wait_ready()
         console.print(f"Spark and {workers} workers were ready after {time.monotonic() - began:.1f} s")
@@ -126,12 +126,12 @@ def _demo(
             console.print(f"  {escape(fact)}", soft_wrap=True)
         for number in range(runs):
             for name in names:
-                results = Path(folder) / f"{name.replace(':', '.')}-{number}"
+                results = folder / f"{name.replace(':', '.')}-{number}"
                 with _progress(f"{name} {number + 1}/{runs}" if runs > 1 else name, tenants, seconds) as told:
                     done[name].append(run_tenants(cluster, tenants, name, seconds, workers, out=results, progress=told))
         if check:
             with console.status("asking Spark SQL for the same ..."):
-                is_equal = _check(cluster.spark, Path(folder), tenants, seconds)
+                is_equal = _check(cluster.spark, folder, tenants, seconds)
     last = [done[name][-1] for name in names]
     console.print(_table(done, tenants))
     for line in _why(done, tenants):

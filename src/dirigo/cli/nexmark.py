@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
@@ -26,6 +25,7 @@ from dirigo.nexmark.generator import RATE, Generator
 from dirigo.nexmark.queries import QUERIES
 from dirigo.nexmark.running import RunReport, check_run, query_named, run_query
 from dirigo.runtime.control import JobStatus
+from dirigo.runtime.folders import OwnFolder
 
 _EVENTS = 100_000
 _WORKERS_IN_CHAOS = 3
@@ -205,8 +205,8 @@ def _run_on_spark(
 @contextmanager
 def _passing_folder() -> Iterator[Path]:
     """Where results lie only until they have been compared."""
-    with TemporaryDirectory(prefix="dirigo-results-") as folder:
-        yield Path(folder)
+    with OwnFolder("results") as folder:
+        yield folder
 
 
 def _check(reports: list[RunReport], rate: int, results: Path, engine: str, spark: Any = None) -> dict[str, bool]:

@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import zmq
@@ -25,6 +24,7 @@ from dirigo.lab.experiments.forwarding_in_turn import ForwardingInTurn
 from dirigo.lab.experiments.overhead_on_spark import HOLDER, flow_of
 from dirigo.lab.experiments.scheduled_rows import Entry
 from dirigo.runtime.control import Install, Member
+from dirigo.runtime.folders import OwnFolder
 from dirigo.runtime.gate import Refusals
 from dirigo.runtime.installed import InstalledJob
 from dirigo.runtime.keys import Keys
@@ -52,11 +52,11 @@ class BarrierShares(NamedTuple):
 
 def measure_shares(lessees: int, rounds: int) -> BarrierShares:
     """Hold so many barriers with so many lessees."""
-    with TemporaryDirectory(prefix="dirigo-shares-") as folder, _workers(lessees + 1) as workers:
+    with OwnFolder("shares") as folder, _workers(lessees + 1) as workers:
         now = [0.0]
         install = _install(lessees, rounds + _WARM_UP_ROUNDS)
         for worker in workers:
-            worker.install(install, Path(folder), tuple(each.site.worker.id for each in workers), lambda: now[0])
+            worker.install(install, folder, tuple(each.site.worker.id for each in workers), lambda: now[0])
         lessor = next(worker for worker in workers if worker.is_home_of(HOLDER))
         sends: list[float] = []
         replies: list[float] = []

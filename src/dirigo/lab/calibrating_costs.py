@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -40,6 +39,7 @@ from dirigo.lab.experiments.overhead import BLOCKED, KB, Setting
 from dirigo.lab.experiments.overhead_on_spark import run_on_spark
 from dirigo.lab.experiments.scheduled_rows import Entry, ScheduledRows
 from dirigo.lab.experiments.window_job import WindowJob
+from dirigo.runtime.folders import OwnFolder
 from dirigo.scheduling import Fifo, Strategy
 
 WORKERS = 2
@@ -231,12 +231,12 @@ def _cpu_model() -> str:
 
 def _messages(cluster: Any, rows: int) -> dict[str, float]:
     """The median of each kind of sample, in seconds."""
-    with TemporaryDirectory(prefix="dirigo-costs-") as folder:
+    with OwnFolder("costs") as folder:
         flow = Dataflow("costs", watermark_every="1ms")
         source = flow.source(ScheduledRows(partial(_schedule, rows)))
         source.process(Receiver, {"value": int}, name=_RECEIVER).sink(discard())
-        cluster.submit(flow, strategy=Probe(Path(folder))).wait(_TIMEOUT_S)
-        found = _medians(Path(folder))
+        cluster.submit(flow, strategy=Probe(folder)).wait(_TIMEOUT_S)
+        found = _medians(folder)
     if {_ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL, _ALL_THREADS} - found.keys():
         raise CalibrationError(f"of {rows} messages too few were sampled to tell what they cost; give more.")
     return found
@@ -249,10 +249,10 @@ def _windowed(
     busy workers are in all, with so many rows a second each."""
     load = constant(per_s)
     job = WindowJob("costs", [load] * WORKERS, range(WORKERS), WORKERS, 0.0, work_s, every_s, objective_s=60.0)
-    with TemporaryDirectory(prefix="dirigo-costs-") as folder:
+    with OwnFolder("costs") as folder:
         flow = flow_of(job, seconds)
-        cluster.submit(flow, strategy=Stopwatch(WINDOWS, Path(folder))).wait(_TIMEOUT_S)
-        found = _medians(Path(folder))
+        cluster.submit(flow, strategy=Stopwatch(WINDOWS, folder)).wait(_TIMEOUT_S)
+        found = _medians(folder)
     if {_ELAPSED, _CLOSING, _BUSY} - found.keys():
         raise CalibrationError("too few messages were sampled to tell what an operator costs; is this machine very busy?")
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from dirigo.nexmark.generator import Generator
 from dirigo.nexmark.oracles import comparing, duckdb_oracle, spark_oracle
 from dirigo.nexmark.queries import QUERIES
 from dirigo.nexmark.queries.q13 import side_input
+from dirigo.runtime.folders import OwnFolder
 
 ENGINES = {"duckdb": "DuckDB", "spark": "Spark SQL"}
 
@@ -39,8 +39,7 @@ def differences(
     comparable = [name for name in names if QUERIES[name].is_deterministic]
     if not comparable:
         return
-    with TemporaryDirectory(prefix="dirigo-events-") as folder, _answers(engine, spark) as answer:
-        directory = Path(folder)
+    with OwnFolder("events") as directory, _answers(engine, spark) as answer:
         write_events(Generator(rate=rate), events, directory)
         write_side_input(directory)
         for name in comparable:

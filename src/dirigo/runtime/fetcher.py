@@ -77,6 +77,11 @@ class Fetcher:
         self._condemned: dict[str, float] = {}  # removed jobs whose code still runs -> until when it may
         self._removed: deque[str] = deque(maxlen=1000)  # jobs that must not be installed any more
         self._is_done = False
+        self._given_up: str | None = None
+
+    def give_up(self, sentence: str) -> None:
+        """Called by any thread: the worker cannot go on, and ends."""
+        self._given_up = sentence
 
     def run(self) -> None:
         """Until the controller says so, or is gone."""
@@ -124,6 +129,8 @@ class Fetcher:
     # --- now and then -------------------------------------------------------------------------------------------------
 
     def _tend(self, now: float) -> None:
+        if self._given_up is not None:
+            raise RuntimeError(self._given_up)
         self._gate.tend()
         site = self._site
         with site.lock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
 import msgspec
@@ -12,6 +11,7 @@ import zmq
 from dirigo.runtime.gate import Refusals
 from dirigo.runtime.installed import InstalledJob
 from dirigo.runtime.pushing import STAGE, STAGED, StageAck, StageHeader
+from dirigo.runtime.threads import OnEscape, ServiceThread
 
 _log = logging.getLogger(__name__)
 _POLL_MS = 200
@@ -22,12 +22,18 @@ _headers = msgspec.msgpack.Decoder(StageHeader)
 class Intake:
     """Owns its socket, which nobody else uses."""
 
-    def __init__(self, socket: zmq.Socket[bytes], find: Callable[[str], InstalledJob | None], refusals: Refusals) -> None:
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        find: Callable[[str], InstalledJob | None],
+        refusals: Refusals,
+        on_escape: OnEscape,
+    ) -> None:
         self._socket = socket
         self._find = find
         self._refusals = refusals
         self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
+        self._thread = ServiceThread(self._run, name="intake", on_escape=on_escape)
         self._thread.start()
 
     def stop(self) -> None:

@@ -1,28 +1,29 @@
 """What a worker process was doing when it ended without a word: the process that takes its place reads it and tells.
 
-The actor whose message is about to run is noted in a few bytes of shared memory, which outlive the process. It works where
-the new process starts on the same host, as it does unless the host is gone.
+The actor whose message is about to run is noted in a few bytes of shared memory, in the folder of the process. Both outlive
+the process. It works where the new process starts on the same host, as it does unless the host is gone.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 _BYTES = 512
+_DOING = "doing"
+_FROZEN = "frozen"
 
 
 class LastWords:
     """The notes of the process in one slot."""
 
-    def __init__(self, run: str, worker: int) -> None:
-        stem = Path(tempfile.gettempdir()) / f"dirigo-{os.getuid()}-{run}-{worker}"
-        self._path = stem.with_suffix(".doing")
-        self._frozen = stem.with_suffix(".frozen")
-        self.before = self._read_notes()
-        self.before_frozen = self._frozen.exists() and self._frozen.stat().st_size > 0
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _DOING
+        self._frozen = folder / _FROZEN
+        self.before: str | None = None  # what the process in the same slot did that ended before this one
+        self.before_frozen = False
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             os.ftruncate(descriptor, _BYTES)
@@ -43,9 +44,10 @@ class LastWords:
         self._path.unlink(missing_ok=True)
         self._frozen.unlink(missing_ok=True)
 
-    def _read_notes(self) -> str | None:
-        try:
-            text = self._path.read_bytes().split(b"\0", 1)[0]
-        except OSError:
-            return None
-        return text.decode(errors="replace") or None
+    def read_left(self, folder: Path) -> None:
+        """Read what a process that ended without a word has left in its folder."""
+        with suppress(OSError):
+            text = (folder / _DOING).read_bytes().split(b"\0", 1)[0]
+            self.before = text.decode(errors="replace") or self.before
+        with suppress(OSError):
+            self.before_frozen |= (folder / _FROZEN).stat().st_size > 0

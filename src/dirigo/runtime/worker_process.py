@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import socket as sockets
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -22,6 +20,7 @@ import zmq
 from dirigo.runtime.control import Bootstrap, Hello
 from dirigo.runtime.executor import Executor
 from dirigo.runtime.fetcher import Fetcher
+from dirigo.runtime.folders import OwnFolder, remove_abandoned
 from dirigo.runtime.gate import Gate, Refusals
 from dirigo.runtime.intake import Intake
 from dirigo.runtime.keys import Keys
@@ -42,22 +41,22 @@ def run_worker(bootstrap: Bootstrap) -> None:
     """Join the cluster and work until told to stop."""
     sys.setswitchinterval(SWITCH_S)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    stem = f"dirigo-worker-{os.getuid()}-{bootstrap.run}-{bootstrap.worker}-"
-    _remove_left_folders(stem)
-    folder = Path(tempfile.mkdtemp(prefix=f"{stem}{os.getpid()}-"))
-    try:
-        _Worker(context, bootstrap, folder).run()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        context.destroy(0)
+    with OwnFolder(f"{_folders_of(bootstrap)}{os.getpid()}") as folder:
+        # What is left of the other workers of this run is for those who take their places.
+        remove_abandoned(but=folders_of_run(bootstrap.run))
+        try:
+            _Worker(context, bootstrap, folder).run()
+        finally:
+            context.destroy(0)
 
 
-def _remove_left_folders(stem: str) -> None:
-    """Remove what processes in the same place, which were killed, have left."""
-    for left in Path(tempfile.gettempdir()).glob(f"{stem}*"):
-        pid = left.name.removeprefix(stem).partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(left, ignore_errors=True)
+def folders_of_run(run: str) -> str:
+    """How the folders of a run's workers are called, on whatever machine."""
+    return f"worker-{run}-"
+
+
+def _folders_of(bootstrap: Bootstrap) -> str:
+    return f"{folders_of_run(bootstrap.run)}{bootstrap.worker}-"
 
 
 class _Worker:
@@ -85,9 +84,9 @@ class _Worker:
         schemas = Schemas()
         peers = Peers(context, keys, bootstrap.worker, schemas, time.monotonic)
         self.site = Site(bootstrap.worker, peers, schemas, refusals)
-        self._last_words = LastWords(bootstrap.run, bootstrap.worker)
+        self._last_words = LastWords(folder)
+        remove_abandoned(_folders_of(bootstrap), first=self._last_words.read_left)
         self._executor = Executor(self.site, self._last_words)
-        self._intake = Intake(intake, self.site.jobs.get, refusals)
         hello = Hello(
             bootstrap.run,
             bootstrap.worker,
@@ -111,6 +110,7 @@ class _Worker:
             self._last_words,
             self._stop_executor,
         )
+        self._intake = Intake(intake, self.site.jobs.get, refusals, self._fetcher.give_up)
         self._failure: BaseException | None = None
         self._has_left = threading.Event()
         self._own_sockets = (*lanes, controller, log)

@@ -13,16 +13,17 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any
 
 from dirigo.kernel import DirigoError
+from dirigo.runtime.folders import OwnFolder, remove_abandoned
 
 LOOPBACK = "127.0.0.1"
 # Spark runs a task again this often, for example after a worker was killed, before it gives up the job. It is what Spark
@@ -75,7 +76,7 @@ class OwnSession:
         self._name = name
         self._spark: Any = None
         self._java: subprocess.Popen[bytes] | None = None
-        self._folder: TemporaryDirectory[str] | None = None
+        self._folder: OwnFolder | None = None
 
     def start(self) -> Any:
         """Start Spark; the session."""
@@ -87,10 +88,15 @@ class OwnSession:
                 "This process uses Spark Connect, so no Spark starts in it: pass your session, or unset SPARK_REMOTE."
             )
         java_was_running = pyspark.SparkContext._gateway is not None
-        self._folder = TemporaryDirectory(prefix="dirigo-spark-", ignore_cleanup_errors=True)
+        remove_abandoned()
+        self._folder = OwnFolder("spark")
         try:
-            with _python_of_workers(self._master), _handler_of_ctrl_c_kept():
-                self._spark = self._build(pyspark, Path(self._folder.name))
+            with (
+                _python_of_workers(self._master),
+                _temporary_files_in(self._folder.path),
+                _handler_of_ctrl_c_kept(),
+            ):
+                self._spark = self._build(pyspark, self._folder.path)
             gateway = pyspark.SparkContext._gateway
             self._java = None if java_was_running else gateway.proc
         except BaseException as error:
@@ -110,11 +116,13 @@ class OwnSession:
         try:
             if spark is not None and (java is None or java.poll() is None):
                 spark.stop()
+            elif spark is not None:
+                _forget(spark)
         finally:
             if java is not None:
                 _end_java(java)
             if folder is not None:
-                folder.cleanup()
+                folder.remove()
 
     def __enter__(self) -> Any:
         return self.start()
@@ -125,10 +133,16 @@ class OwnSession:
     def _build(self, pyspark: Any, folder: Path) -> Any:
         log_settings = folder / "log4j2.properties"
         log_settings.write_text(_LOG_SETTINGS, encoding="utf-8")
+        passing = folder / "passing"
+        passing.mkdir()
         settings = {
             # Not the extra options, which are left for the ones who start the session.
             _DEFAULT_JAVA_OPTIONS: " ".join(
-                (f"-Dlog4j2.configurationFile={log_settings.as_uri()}", f"-Dderby.system.home={folder}")
+                (
+                    f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
+                    f"-Dderby.system.home={folder}",
+                    f"-Djava.io.tmpdir={passing}",
+                )
             ),
             "spark.local.dir": str(folder / "scratch"),
             "spark.speculation": "false",
@@ -253,6 +267,17 @@ def _python_of_workers(master: str) -> Iterator[None]:
 
 
 @contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """What PySpark lays down while it starts Java, and cannot remove when it is killed then."""
+    before = tempfile.tempdir
+    tempfile.tempdir = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+@contextmanager
 def _handler_of_ctrl_c_kept() -> Iterator[None]:
     """PySpark makes Ctrl-C cancel all jobs, hence kill all workers; who presses it wants an orderly end."""
     if threading.current_thread() is not threading.main_thread():
@@ -282,6 +307,17 @@ def _end_java(java: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         java.kill()
         java.wait()
+
+
+def _forget(spark: Any) -> None:
+    """Have PySpark forget a session whose Java process is dead, or no other could be started in this process."""
+    from pyspark.sql import SparkSession, SQLContext
+
+    spark.sparkContext._jsc = None  # there is nobody to tell
+    spark.sparkContext.stop()
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+    SQLContext._instantiatedContext = None
 
 
 def _pyspark() -> Any:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from dirigo.flow.duration import Duration, positive_milliseconds
 from dirigo.flow.errors import FlowError
 from dirigo.flow.schema import SchemaLike
 from dirigo.flow.sources.pushed import PushedSource
+from dirigo.runtime.folders import OwnFolder
 from dirigo.spark.hosting import TaggedJobs
 from dirigo.spark.source_columns import source_schema
 
@@ -112,8 +112,9 @@ class SparkSource(PushedSource):
         checkpoint = self._checkpoint
         if checkpoint is None and self.session.conf.get(_CHECKPOINTS, None) is None:
             # Spark makes the folder, perhaps elsewhere. It is not kept: whoever wants to go on later says where.
-            checkpoint = str(Path(tempfile.gettempdir()) / f"dirigo-checkpoint-{uuid.uuid4()}")
-        return StreamingQuery(self._df, options, self._trigger, checkpoint, is_kept=self._checkpoint is not None)
+            folder = OwnFolder("checkpoint")
+            return StreamingQuery(self._df, options, self._trigger, str(folder.path), folder.remove)
+        return StreamingQuery(self._df, options, self._trigger, checkpoint)
 
 
 class SparkQuery(ABC):
@@ -185,16 +186,26 @@ class StreamingQuery(SparkQuery):
     """Writes a streaming DataFrame, as a query of Structured Streaming."""
 
     def __init__(
-        self, df: Any, options: dict[str, str], trigger: dict[str, Any], checkpoint: str | None, is_kept: bool
+        self,
+        df: Any,
+        options: dict[str, str],
+        trigger: dict[str, Any],
+        checkpoint: str | None,
+        forget: Callable[[], None] = lambda: None,
     ) -> None:
+        """`forget` is called at the end."""
+        self._forget = forget
         _activate(df.sparkSession)
         writer = df.writeStream.format(FORMAT).options(**options).outputMode("append")
         if checkpoint is not None:
             writer = writer.option("checkpointLocation", checkpoint)
         if trigger:
             writer = writer.trigger(**trigger)
-        self._to_delete = None if is_kept else checkpoint
-        self.query = writer.start()
+        try:
+            self.query = writer.start()
+        except BaseException:
+            forget()
+            raise
 
     @property
     def has_ended(self) -> bool:
@@ -214,8 +225,7 @@ class StreamingQuery(SparkQuery):
     def stop(self) -> None:
         if self.query.isActive:
             self.query.stop()
-        if self._to_delete is not None:
-            shutil.rmtree(self._to_delete, ignore_errors=True)
+        self._forget()
 
 
 def _activate(session: Any) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +14,7 @@ from dirigo.lab.experiments.experiment import Labels, Outcome, Size
 from dirigo.lab.experiments.forwarding_in_turn import ForwardingInTurn
 from dirigo.lab.experiments.overhead import WARM_UP_ROUNDS, Setting, outcome
 from dirigo.lab.experiments.scheduled_rows import Entry, ScheduledRows
+from dirigo.runtime.folders import OwnFolder
 from dirigo.state import ValueState
 
 ROUNDS_ON_SPARK = {Size.FULL: 300, Size.QUICK: 100, Size.TINY: 20}
@@ -42,11 +41,11 @@ class Holder(Function):
 
 def run_on_spark(cluster: Any, setting: Setting, rounds: int, labels: Labels, seed: int) -> Outcome:
     """Hold so many barriers on a cluster of this machine, with at least one worker more than lessees."""
-    with TemporaryDirectory(prefix="dirigo-barriers-") as folder:
-        strategy = ForwardingInTurn(HOLDER, setting.lessees, Path(folder))
+    with OwnFolder("barriers") as folder:
+        strategy = ForwardingInTurn(HOLDER, setting.lessees, folder)
         flow = flow_of(partial(_schedule, setting, rounds + WARM_UP_ROUNDS), setting.state_bytes)
         cluster.submit(flow, strategy=strategy).wait(_TIMEOUT_S)
-        return outcome(timed_rounds(read_marks(Path(folder))), setting, labels, seed)
+        return outcome(timed_rounds(read_marks(folder)), setting, labels, seed)
 
 
 def flow_of(schedule: Callable[[], Iterator[Entry]], state_bytes: int) -> Dataflow:

@@ -1,0 +1,103 @@
+"""Folders in the temporary directory that go with the process which made them, or when the next one starts.
+
+A process that is killed cannot remove its folders. So each folder holds a file that its owner keeps locked, and the system
+lets go of the lock when the process ends, in whatever way. Whoever starts later removes the folders whose lock nobody holds.
+Only folders of the same user that hold such a file are touched, and links are never followed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+_PREFIX: Final = "dirigo-"
+_LOCK: Final = ".owner"  # beside the files of the owner, so that nobody takes it for one of them
+_FILES: Final = "files"
+_TRIES: Final = 8
+
+_owned: dict[Path, OwnFolder] = {}  # of this process
+
+
+class OwnFolder:
+    """A folder of this process, for its user alone; as a context, it is removed at the end. ``path`` is where files go."""
+
+    def __init__(self, kind: str) -> None:
+        for _ in range(_TRIES):
+            base = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-"))
+            lock = os.open(base / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            if _is_locked_by(lock, base):
+                break
+            os.close(lock)  # somebody who tidies up was faster
+        else:
+            raise OSError(f"cannot keep a folder in {tempfile.gettempdir()}")
+        self._base = base
+        self._lock = lock
+        os.write(lock, f"{os.getpid()}\n".encode())
+        self.path = base / _FILES
+        self.path.mkdir(mode=0o700)
+        _owned[base] = self
+
+    def remove(self) -> None:
+        """Remove it with all that it holds. Removing twice does nothing more."""
+        if _owned.pop(self._base, None) is not None:
+            shutil.rmtree(self._base, ignore_errors=True)
+            os.close(self._lock)
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.remove()
+
+
+def remove_own() -> None:
+    """The process is about to end: remove all folders that it still has."""
+    for folder in list(_owned.values()):
+        folder.remove()
+
+
+def remove_abandoned(kind: str = "", *, but: str | None = None, first: Callable[[Path], None] = lambda _: None) -> None:
+    """Remove the folders whose owners are gone: those of a kind, or all ``but`` those of another one.
+
+    ``first`` is called with the files of each folder before it is removed.
+    """
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            is_meant = entry.name.startswith(f"{_PREFIX}{kind}")
+            if is_meant and (but is None or not entry.name.startswith(f"{_PREFIX}{but}")):
+                with suppress(OSError):  # gone meanwhile, or nothing of ours
+                    _remove_if_abandoned(Path(entry.path), first)
+
+
+def _remove_if_abandoned(base: Path, first: Callable[[Path], None]) -> None:
+    folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(folder).st_uid != os.geteuid():
+            return
+        lock = os.open(_LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        if stat.S_ISREG(os.fstat(lock).st_mode) and _is_locked_by(lock, base):
+            first(base / _FILES)
+            shutil.rmtree(base, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _is_locked_by(lock: int, base: Path) -> bool:
+    """Whether the lock could be taken, and is still the one of that folder: it may have been removed meanwhile."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        there, held = os.lstat(base / _LOCK), os.fstat(lock)
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
