@@ -19,7 +19,8 @@ from dirigo.cli import app
 from dirigo.spark import service, service_file
 
 PATIENCE_S = 90.0  # a test that waits longer has found a hang
-OF_PROCESSES = {"DIRIGO_CLUSTER_CLASS": "cli.process_cluster:ProcessCluster", "PYTHONPATH": str(Path(__file__).parents[1])}
+PYTHON_PATH = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+OF_PROCESSES = {"DIRIGO_CLUSTER_CLASS": "cli.process_cluster:ProcessCluster", "PYTHONPATH": PYTHON_PATH}
 
 ENDLESS = """
 import time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -51,12 +52,19 @@ class ProcessCluster:
         self.access = self._controller.access
         self._controller.start()
         self.client = Client(self.access)
+        self._is_doomed = master == "local[doomed]"
 
     @property
     def is_running(self) -> bool:
-        return self._controller.is_running
+        return self._controller.is_running and self.failure is None
+
+    @property
+    def failure(self) -> str | None:
+        return self._controller.failure
 
     def wait_ready(self, timeout_s: float = 60) -> None:
+        if self._is_doomed:
+            threading.Timer(1.5, self._controller.mark_failed, ("Spark does not answer any more.",)).start()
         until = time.monotonic() + timeout_s
         while any(worker.state != "ready" for worker in self.client.status().workers):
             if time.monotonic() >= until:

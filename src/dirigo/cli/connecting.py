@@ -36,7 +36,9 @@ def running(name: str, option: str = "--cluster") -> Service:
         others = [other for other in service_file.living() if other != name]
     if service is None or not service.lives() or service.state == "failed":
         sentence = f"no cluster '{name}' runs; start one with 'dirigo cluster start{named(name, '--name')}'"
-        if service is not None and service.state != "failed":
+        if service is not None and service.state == "failed" and service.problem:
+            sentence += f" (the last one ended: {service.problem.rstrip('.')}; see {service_file.log_file_of(name)})"
+        elif service is not None:
             sentence += f" (process {service.pid} of the last one is gone: see {service_file.log_file_of(name)})"
         if others:
             sentence += f", or name one that runs with {option}: {', '.join(others)}"

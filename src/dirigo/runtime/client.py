@@ -32,6 +32,7 @@ _ANSWER_S = 15.0
 _WAIT_S = 30.0  # for the end of a job, before asking again
 _OVER = ("finished", "cancelled", "failed")
 _FULL_S = 0.02
+_LOOK_MS = 500
 
 _encoder = msgspec.msgpack.Encoder()
 _answers = msgspec.msgpack.Decoder(control.Answer)
@@ -40,8 +41,16 @@ _answers = msgspec.msgpack.Decoder(control.Answer)
 class Client:
     """A connection to one cluster."""
 
-    def __init__(self, access: control.Access, *, answer_s: float = _ANSWER_S) -> None:
+    def __init__(
+        self,
+        access: control.Access,
+        *,
+        answer_s: float = _ANSWER_S,
+        why_silent: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`why_silent`, asked while an answer is missing, tells why none will come; None as long as one may."""
         self.access = access
+        self._why_silent = why_silent
         self._answer_s = answer_s
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._mine = threading.local()
@@ -170,8 +179,12 @@ class Client:
             socket.send(_encoder.encode(asked), zmq.NOBLOCK)
             while True:
                 left_ms = int((until - time.monotonic()) * 1000)
-                if left_ms <= 0 or not socket.poll(left_ms):
+                if left_ms <= 0:
                     raise self._silence()
+                if not socket.poll(min(left_ms, _LOOK_MS)):
+                    if (reason := self._why_silent()) is not None:
+                        raise ControlError(reason)
+                    continue
                 answer = _answers.decode(socket.recv_multipart()[-1])
                 if answer.number == number:  # or it is the answer to a question that was given up
                     break

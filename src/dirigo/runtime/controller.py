@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -31,6 +30,7 @@ from dirigo.runtime.membership import Slot
 from dirigo.runtime.pool import Pool
 from dirigo.runtime.requests import Requests
 from dirigo.runtime.shipping import named_shipment
+from dirigo.runtime.threads import ServiceThread
 from dirigo.scheduling import DEFAULT, StrategyLike
 
 TICK_S = 0.1
@@ -74,6 +74,8 @@ class Controller:
         self.refusals = Refusals("the controller")
         self.began_s = time.time()
         self.is_stopping = False
+        self.failure: str | None = None  # why the service cannot go on
+        self._has_told_failure = False
         self._incarnations = self._submissions = 0
         self._pulse_s = 0.0
         self._has_ready = False  # whether there is a worker that is ready
@@ -103,7 +105,7 @@ class Controller:
         self._gate.watch(self.logs.socket)
         self.access = control.Access(self.run_id, self._endpoint, self.logs.endpoint, self.keys)
         self._requests = Requests(self)
-        self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
+        self._thread = ServiceThread(self._run, name="controller", on_escape=self.mark_failed)
 
     def start(self) -> None:
         self.logs.start()
@@ -123,6 +125,13 @@ class Controller:
     @property
     def is_running(self) -> bool:
         return self._thread.is_alive()
+
+    def mark_failed(self, sentence: str) -> None:
+        """Called by any thread: the service cannot go on. Its jobs fail, and it takes no others until it is stopped."""
+        if self.failure is None:
+            _log.critical("the cluster cannot go on: %s", sentence)
+            self.failure = sentence
+            self._bell.ring()
 
     def bootstrap(self, worker: int) -> control.Bootstrap:
         return control.Bootstrap(self.run_id, worker, self._endpoint, self.keys)
@@ -199,6 +208,10 @@ class Controller:
                     self._look_for_the_end(job)
 
     def _tick(self, now: float) -> None:
+        if self.failure is not None and not self._has_told_failure:
+            self._has_told_failure = True
+            for job in list(self.jobs.values()):
+                self.fail(job.id, self.failure, None)
         for slot in list(self.slots.values()):
             if slot.is_silent(now) or slot.has_missed_orders(now):
                 how = "gave no sign of life for too long" if slot.is_silent(now) else "could not be reached"
@@ -353,6 +366,8 @@ class Controller:
     # --- jobs ----------------------------------------------------------------------------------------------------------
 
     def submit(self, request: control.Submit) -> JobRecord:
+        if self.failure is not None:
+            raise ControlError(f"the cluster cannot go on, so start another one: {self.failure}")
         for job in self.jobs.values():
             if job.name == request.name and job.is_live and job.outcome is None:
                 raise ControlError(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,13 +19,17 @@ from dirigo.runtime.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.control import Bootstrap, ClusterStatus, JobStatus
 from dirigo.runtime.controller import Controller
 from dirigo.runtime.errors import ControlError
+from dirigo.runtime.folders import OwnFolder, remove_abandoned
 from dirigo.runtime.log_server import RETAIN_BYTES, RETAIN_S
-from dirigo.runtime.worker_process import run_worker
+from dirigo.runtime.threads import OnEscape, ServiceThread
+from dirigo.runtime.worker_process import folders_of_run, run_worker
 from dirigo.scheduling import DEFAULT, StrategyLike
 from dirigo.spark.data_source import dirigo_format
 from dirigo.spark.feeding import Feeding
 from dirigo.spark.hosting import WorkerHost
 from dirigo.spark.session import OwnSession, check_session, driver_host, use_this_python
+
+_log = logging.getLogger(__name__)
 
 READY_S = 90.0
 _LOOK_S = 0.02
@@ -66,7 +70,8 @@ class Cluster:
             raise ControlError("a session has its master already; give spark= or master=, not both.")
         strategy = strategy_of(strategy)  # before anything is started
         self._own_session = OwnSession(workers, master) if spark is None else None
-        self._logs = tempfile.TemporaryDirectory(prefix="dirigo-logs-") if logs is None else None
+        remove_abandoned()  # what processes that were killed have left
+        self._logs = OwnFolder("logs") if logs is None else None
         self._feeding: Feeding | None = None
         self._controller: Controller | None = None
         self._host: WorkerHost | None = None
@@ -75,11 +80,11 @@ class Cluster:
             self.spark = spark if self._own_session is None else self._own_session.start()
             check_session(self.spark, workers)
             use_this_python(self.spark)
-            folder = Path(self._logs.name if logs is None else logs)  # type: ignore[union-attr]
-            self._host = WorkerHost(self.spark, run_worker)
+            folder = self._logs.path if self._logs is not None else Path(logs or "")
+            self._host = WorkerHost(self.spark, run_worker, self._note_failure)
             self._controller = Controller(
                 name,
-                SparkPool(self._host),
+                SparkPool(self._host, self._note_failure),
                 workers,
                 host=host or driver_host(self.spark),
                 logs=folder.absolute(),
@@ -89,7 +94,7 @@ class Cluster:
             )
             self.access = self._controller.access
             self._controller.start()
-            self.client = Client(self.access)
+            self.client = Client(self.access, why_silent=self._why_silent)
             self._feeding = Feeding(self.client)
             self.register(self.spark)
         except BaseException:
@@ -151,6 +156,8 @@ class Cluster:
         """Until all workers have joined; an error that says why not."""
         until = time.monotonic() + timeout_s
         while True:
+            if self.failure is not None:
+                raise ControlError(self.failure)
             workers = self.status().workers
             missing = [worker for worker in workers if worker.state not in ("ready", "leaving")]
             if not missing:
@@ -185,11 +192,26 @@ class Cluster:
             if self._own_session is not None:
                 step(self._own_session.stop)
             if self._logs is not None:
-                step(self._logs.cleanup)
+                step(self._logs.remove)
+            if self._controller is not None:  # of workers that were killed, on this machine
+                step(partial(remove_abandoned, folders_of_run(self._controller.run_id)))
 
     @property
     def is_running(self) -> bool:
-        return not self._is_stopped and self._controller is not None and self._controller.is_running
+        is_there = not self._is_stopped and self._controller is not None and self._controller.is_running
+        return is_there and self.failure is None
+
+    @property
+    def failure(self) -> str | None:
+        """Why the cluster cannot go on, in one sentence, should that be so: its jobs have failed, and it takes no others."""
+        return None if self._controller is None else self._controller.failure
+
+    def _why_silent(self) -> str | None:
+        return None if self._controller is not None and self._controller.is_running else self.failure
+
+    def _note_failure(self, sentence: str) -> None:
+        if self._controller is not None and not self._is_stopped:
+            self._controller.mark_failed(sentence)
 
     def __enter__(self) -> Self:
         return self
@@ -201,8 +223,9 @@ class Cluster:
 class SparkPool:
     """Spark as the one that starts workers."""
 
-    def __init__(self, host: WorkerHost) -> None:
+    def __init__(self, host: WorkerHost, on_escape: OnEscape) -> None:
         self._host = host
+        self._on_escape = on_escape
 
     def start(self, bootstrap: Bootstrap) -> None:
         self._host.start(bootstrap.worker, bootstrap)
@@ -215,7 +238,13 @@ class SparkPool:
 
     def _beside(self, action: Callable[[int], Any], slot: int) -> None:
         """The controller does not wait for Spark."""
-        threading.Thread(target=action, args=(slot,), name=f"{action.__name__} {slot}", daemon=True).start()
+        ServiceThread(self._tried, name=f"{action.__name__} {slot}", on_escape=self._on_escape, args=(action, slot)).start()
+
+    def _tried(self, action: Callable[[int], Any], slot: int) -> None:
+        try:
+            action(slot)
+        except Exception as error:  # if Spark is gone, the threads of the host say so
+            _log.warning("Spark could not %s worker %d: %s", action.__name__, slot, error)
 
     def problem(self, slot: int) -> str | None:
         return self._host.failure(slot)

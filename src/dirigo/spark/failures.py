@@ -16,6 +16,7 @@ class Failure(NamedTuple):
 
     sentence: str
     is_final: bool = False  # it would fail in the same way again
+    is_spark_gone: bool = False  # Spark itself does not answer, or was stopped
 
 
 def understand(text: str) -> Failure:
@@ -43,9 +44,9 @@ def understand(text: str) -> Failure:
     if "ExecutorLostFailure" in text or "ExecutorDeadException" in text:
         return Failure("The Spark executor under it was lost again and again.")
     if "stopped SparkContext" in text or "SparkContext was shut down" in text or "INVALID_HANDLE.SESSION" in text:
-        return Failure("The Spark session under it was stopped.", is_final=True)
+        return Failure("The Spark session under it was stopped.", is_final=True, is_spark_gone=True)
     if "Connection refused" in text or "StatusCode.UNAVAILABLE" in text or "Error while sending or receiving" in text:
-        return Failure("Spark does not answer any more: its process was ended, or cannot be reached.")
+        return Failure("Spark does not answer any more: its process was ended, or cannot be reached.", is_spark_gone=True)
     return Failure(_shortened(text))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from dirigo.flow import Dataflow
 from dirigo.flow.graph import SourceNode
 from dirigo.runtime.client import Client, JobHandle
 from dirigo.runtime.errors import ControlError
+from dirigo.runtime.threads import ServiceThread
 from dirigo.spark.source import SparkQuery, SparkSource, reason_of
 
 _TRIES = 3
@@ -24,8 +26,10 @@ class Feeding:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._threads: list[threading.Thread] = []
+        self._threads: list[ServiceThread] = []
+        self._lock = threading.Lock()
         self._queries: dict[str, list[SparkQuery]] = {}  # by job
+        self._stopped: set[str] = set()  # jobs that are to get no more rows: also from a query that starts after that
         self._is_stopping = threading.Event()
 
     def sessions_of(self, flow: Dataflow) -> list[Any]:
@@ -37,13 +41,17 @@ class Feeding:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         for name, source in _spark_sources(flow):
             if source.session is not None:
-                thread = threading.Thread(target=self._feed, args=(job, name, source), name=f"feeds {job.id}", daemon=True)
+                failing = partial(self._tell_failure, job)
+                thread = ServiceThread(self._feed, name=f"feeds {job.id}", on_escape=failing, args=(job, name, source))
                 thread.start()
                 self._threads.append(thread)
 
     def stop_queries(self, job: str) -> None:
-        """Before a job's sources are ended: what would still write to them."""
-        for query in self._queries.pop(job, ()):
+        """Before a job's sources are ended: what would still write to them, now or as soon as it has started."""
+        with self._lock:
+            self._stopped.add(job)
+            queries = self._queries.pop(job, [])
+        for query in queries:
             query.stop()
 
     def stop(self) -> None:
@@ -56,8 +64,7 @@ class Feeding:
         try:
             if self._wait_for_start(job):
                 query = source.start(job.id, name)
-                if query is not None:
-                    self._queries.setdefault(job.id, []).append(query)
+                if query is not None and self._keep(job.id, query):
                     self._look_after(job, name, query)
         except ControlError as error:
             if not self._is_stopping.is_set():  # or the cluster goes, and the job with it
@@ -67,12 +74,20 @@ class Feeding:
         finally:
             if query is not None:
                 query.stop()
-                with suppress(KeyError, ValueError):
+                with self._lock, suppress(KeyError, ValueError):
                     self._queries[job.id].remove(query)
             self._client.close_thread()
 
+    def _keep(self, job: str, query: SparkQuery) -> bool:
+        """Remember a query that has been started; False if it was stopped before."""
+        with self._lock:
+            if job in self._stopped:
+                return False
+            self._queries.setdefault(job, []).append(query)
+            return True
+
     def _wait_for_start(self, job: JobHandle) -> bool:
-        while not self._is_stopping.is_set():
+        while not self._is_stopping.is_set() and job.id not in self._stopped:
             state = job.status().state
             if state != "starting":
                 return state in _LIVE

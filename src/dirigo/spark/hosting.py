@@ -12,6 +12,8 @@ What ends a worker, and what then happens (tried with PySpark 4.3 on local, stan
   the old worker may live beside the new one. The incarnation number on messages is what fences it off.
 - Ctrl-C: in a session of ours nothing happens to the workers, so that they can be told to go. In a classic session that is
   not ours, PySpark cancels all jobs, hence kills all workers, before KeyboardInterrupt is raised.
+- Java is killed, or the session is stopped: nothing can be started any more. The host says so (``on_spark_gone``), at once
+  on a classic session, and after half a minute over Connect, whose server may come back.
 - The driver is killed: in local mode and on a standalone cluster all processes are gone in a second or so. Behind Spark
   Connect the tasks stay (still there after 30 s; the server's `spark.connect.execute.manager.detachedTimeout`, 5 minutes,
   is to end them), unless the worker goes because it lost its controller; then nobody starts it again.
@@ -19,6 +21,7 @@ What ends a worker, and what then happens (tried with PySpark 4.3 on local, stan
 
 from __future__ import annotations
 
+import logging
 import pickle
 import threading
 import time
@@ -33,12 +36,15 @@ import cloudpickle
 import pyarrow as pa
 
 from dirigo.kernel import DirigoError
+from dirigo.runtime.threads import OnEscape, ServiceThread
 from dirigo.runtime.worker_process import run_worker
 from dirigo.spark.failures import Failure, understand
 from dirigo.spark.lifeline import tied_to_task
 from dirigo.spark.session import is_connect
 
 Target = Callable[[Any], None]
+
+_log = logging.getLogger(__name__)
 
 GRACE_S = 10.0  # for a worker that was told to go
 _SCHEMA = "ended string"
@@ -50,6 +56,8 @@ _LONGEST_PAUSE_S = 5.0
 _FAILURES_KEPT = 20
 _INTERRUPT_AGAIN_S = 0.5
 _INTERRUPTS_MOST = 120
+_GONE_S = 30.0  # a server of Spark Connect that has not answered for so long is taken for gone
+_GONE_TIMES = 2  # one broken connection does not mean that Java is gone; a new one that fails as well does
 
 
 class HostingError(DirigoError):
@@ -63,8 +71,10 @@ class WorkerHost:
     slot inside a Spark task and blocks for as long as the worker lives. The payload travels in the pickled task only.
     """
 
-    def __init__(self, spark: Any, target: Target = run_worker) -> None:
+    def __init__(self, spark: Any, target: Target = run_worker, on_spark_gone: OnEscape = _log.critical) -> None:
+        """`on_spark_gone` is called with a sentence when nothing can run on the session any more, or this host cannot."""
         self._spark = spark
+        self._on_spark_gone = on_spark_gone
         self._target = target
         self._name = f"dirigo-{uuid4().hex[:12]}"
         self._slots: dict[int, _Slot] = {}
@@ -79,7 +89,8 @@ class WorkerHost:
                     raise HostingError(f"Worker slot {slot} is in use: stop it before it is started again.")
                 self._leaving.append(old)
             self._leaving = [each for each in self._leaving if each.is_alive()]
-            new = self._slots[slot] = _Slot(self._spark, self._target, payload, f"{self._name}-{slot}-{uuid4().hex[:6]}")
+            name = f"{self._name}-{slot}-{uuid4().hex[:6]}"
+            new = self._slots[slot] = _Slot(self._spark, self._target, payload, name, self._on_spark_gone)
             new.start()
 
     def interrupt(self, slot: int) -> None:
@@ -137,7 +148,7 @@ class WorkerHost:
 class _Slot:
     """One slot: a thread that submits one Spark job after the other, and what it remembers of them."""
 
-    def __init__(self, spark: Any, target: Target, payload: object, name: str) -> None:
+    def __init__(self, spark: Any, target: Target, payload: object, name: str, on_spark_gone: OnEscape) -> None:
         self.stopping = threading.Event()
         self.failures: deque[Failure] = deque(maxlen=_FAILURES_KEPT)
         self.gave_up = False
@@ -148,9 +159,10 @@ class _Slot:
         self._tag = ""
         self._lock = threading.Lock()
         self._ended = threading.Event()
+        self._on_spark_gone = on_spark_gone
         # Daemons: they end with the session, and must not keep a process alive whose session nobody stops.
-        self._runner = threading.Thread(target=self._keep_running, name=name, daemon=True)
-        self._killer: threading.Thread | None = None
+        self._runner = ServiceThread(self._keep_running, name=name, on_escape=on_spark_gone)
+        self._killer: ServiceThread | None = None
 
     def start(self) -> None:
         self._runner.start()
@@ -168,7 +180,9 @@ class _Slot:
         with self._lock:
             self.stopping.set()
             if self._killer is None and self._runner.is_alive():
-                self._killer = threading.Thread(target=self._kill, args=(grace_s,), name=f"{self._name}-end", daemon=True)
+                self._killer = ServiceThread(
+                    self._kill, name=f"{self._name}-end", on_escape=self._on_spark_gone, args=(grace_s,)
+                )
                 self._killer.start()
 
     def join(self, until: float) -> bool:
@@ -197,6 +211,7 @@ class _Slot:
     def _run_again_and_again(self) -> None:
         restarts: deque[float] = deque()
         pause_s = _FIRST_PAUSE_S
+        gone: list[float] = []  # when Spark did not answer, since it last did
         run = 0
         while not self.stopping.is_set():
             began = time.monotonic()
@@ -210,8 +225,11 @@ class _Slot:
             restarts.append(now)
             while restarts[0] < now - _RESTARTS_WINDOW_S:
                 restarts.popleft()
-            if failure.is_final:
+            gone = [*gone, now] if failure.is_spark_gone else []
+            if failure.is_final or self._is_gone_for_good(gone):
                 self.gave_up = True
+                if failure.is_spark_gone:
+                    self._on_spark_gone(failure.sentence)
                 return
             if len(restarts) > _RESTARTS_MOST:
                 pause_s = _RESTARTS_WINDOW_S / _RESTARTS_MOST  # it goes on, but no faster than this
@@ -219,6 +237,11 @@ class _Slot:
                 pause_s = _FIRST_PAUSE_S if now - began > _RESTARTS_WINDOW_S else min(2 * pause_s, _LONGEST_PAUSE_S)
             self.stopping.wait(pause_s)
             run += 1
+
+    def _is_gone_for_good(self, gone: list[float]) -> bool:
+        if self._jobs.is_behind_server:
+            return bool(gone) and gone[-1] - gone[0] > _GONE_S
+        return len(gone) >= _GONE_TIMES
 
     def _run(self) -> Failure | None:
         """Run the job to its end; None if the target returned."""
@@ -231,7 +254,8 @@ class _Slot:
         except Exception as error:  # whatever Spark may raise, the slot has to go on
             return understand(str(error) or repr(error))
         told = rows[0]["ended"]
-        return None if told == _RETURNED else understand(told)
+        # What a worker could not reach is not Spark, which has just answered.
+        return None if told == _RETURNED else understand(told)._replace(is_spark_gone=False)
 
 
 class TaggedJobs:
@@ -244,6 +268,11 @@ class TaggedJobs:
     def __init__(self, spark: Any) -> None:
         self._spark = spark
         self._context = None if is_connect(spark) else spark.sparkContext
+
+    @property
+    def is_behind_server(self) -> bool:
+        """Whether the session is one of Spark Connect."""
+        return self._context is None
 
     def add_tag(self, tag: str) -> None:
         """Tag what this thread runs from now on."""

@@ -63,6 +63,9 @@ class AnyCluster(Protocol):
     @property
     def is_running(self) -> bool: ...
 
+    @property
+    def failure(self) -> str | None: ...
+
     def wait_ready(self, timeout_s: float = READY_S) -> None: ...
 
     def submit(
@@ -279,7 +282,7 @@ def serve(settings: Settings) -> int:
         except _ToldToEndError:
             _log.info("told to end by a signal")
         except Exception as error:  # whatever Spark raises; whoever started the cluster has to know
-            _log.exception("the cluster did not start")
+            _log.exception("the cluster failed")
             failed = msgspec.structs.replace(service, state="failed", problem=_one_line(error))
             service_file.write(failed)
             return 1
@@ -296,6 +299,7 @@ def _hold(settings: Settings, service: Service, folder: Path) -> None:
         logs=_results_folder(settings, folder),
         **({} if settings.strategy is None else {"strategy": settings.strategy}),
     )
+    problem: Exception | None = None
     try:
         known = msgspec.structs.replace(service, access=cluster.access)
         service_file.write(known)
@@ -308,9 +312,24 @@ def _hold(settings: Settings, service: Service, folder: Path) -> None:
         service_file.write(msgspec.structs.replace(known, state="ready"))
         while cluster.is_running:
             time.sleep(_LOOK_S)
+        if cluster.failure is not None:
+            raise ControlError(cluster.failure)
         _log.info("stopped")
+    except Exception as error:
+        problem = error
+        raise
     finally:
+        _stop(cluster, problem)
+
+
+def _stop(cluster: AnyCluster, problem: Exception | None) -> None:
+    """If the cluster has failed, that is what to tell, not that it cannot be stopped in order either."""
+    try:
         cluster.stop()
+    except Exception:
+        if problem is None:
+            raise
+        _log.warning("the cluster could not be stopped in order", exc_info=True)
 
 
 def _results_folder(settings: Settings, folder: Path) -> Path:
