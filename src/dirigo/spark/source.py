@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import logging
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,12 +16,17 @@ from dirigo.flow.errors import FlowError
 from dirigo.flow.schema import SchemaLike
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime.folders import OwnFolder
+from dirigo.runtime.threads import ServiceThread
 from dirigo.spark.hosting import TaggedJobs
 from dirigo.spark.source_columns import source_schema
+
+_log = logging.getLogger(__name__)
 
 FORMAT: Final = "dirigo"
 _INTERRUPTIONS: Final = 25
 _INTERRUPTION_S: Final = 0.2
+_LATE_INTERRUPTIONS: Final = 600  # of a query that Spark has not begun with when it is stopped
+_LATE_INTERRUPTION_S: Final = 0.5
 _CALL_FAILED: Final = "An error occurred while calling"  # a first line that tells nothing
 _CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
 
@@ -149,7 +154,8 @@ class BatchQuery(SparkQuery):
         self._tag = f"dirigo-{uuid.uuid4()}"
         self._error: str | None = None
         self._is_stopped = False
-        self._thread = threading.Thread(target=self._write, name=f"dirigo-write-{options['job']}", daemon=True)
+        self._ends: ServiceThread | None = None
+        self._thread = ServiceThread(self._write, name=f"dirigo-write-{options['job']}", on_escape=self._note)
         self._thread.start()
 
     @property
@@ -165,18 +171,34 @@ class BatchQuery(SparkQuery):
         return self.has_ended
 
     def stop(self) -> None:
+        """End it. If Spark has not begun with it yet, there is nothing to cancel: then it is ended as soon as there is."""
         self._is_stopped = True
-        for _ in range(_INTERRUPTIONS):  # between two steps of a query there is nothing to interrupt
+        if not self._cancel(_INTERRUPTIONS, _INTERRUPTION_S) and self._ends is None:
+            self._ends = ServiceThread(self._end_late, name=f"{self._thread.name}-end", on_escape=self._note)
+            self._ends.start()
+
+    def _cancel(self, times: int, pause_s: float) -> bool:
+        """Cancel it until it has ended: between two steps of a query there is nothing to cancel."""
+        for _ in range(times):
             if self.has_ended:
-                return
+                return True
             self._jobs.cancel(self._tag)
-            self._thread.join(_INTERRUPTION_S)
+            self._thread.join(pause_s)
+        return self.has_ended
+
+    def _end_late(self) -> None:
+        if not self._cancel(_LATE_INTERRUPTIONS, _LATE_INTERRUPTION_S):
+            _log.warning("the query that writes into job %s was stopped, but Spark does not end it", self._options["job"])
+
+    def _note(self, sentence: str) -> None:
+        self._error = self._error or sentence
 
     def _write(self) -> None:
         try:
             _activate(self._df.sparkSession)
             self._jobs.add_tag(self._tag)
-            self._df.write.format(FORMAT).options(**self._options).mode("append").save()
+            if not self._is_stopped:
+                self._df.write.format(FORMAT).options(**self._options).mode("append").save()
         except BaseException as error:
             if not self._is_stopped:
                 self._error = reason_of(str(error)) or type(error).__name__
