@@ -46,7 +46,7 @@ def test_a_run_that_is_interrupted_leaves_nothing(tmp_path: Path, sign: signal.S
     until(lambda: (tmp_path / "out").exists(), "the job was submitted")
     process.send_signal(sign)
     assert "cancelled" in ended(process)
-    assert process.returncode == 130
+    assert process.returncode == 128 + sign
 
 
 @pytest.mark.parametrize(

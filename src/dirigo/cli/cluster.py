@@ -9,7 +9,8 @@ from rich.markup import escape
 from rich.status import Status
 
 from dirigo.cli.amounts import shown_seconds
-from dirigo.cli.connecting import DEFAULT_CLUSTER, INTERRUPTED, connected, named, one_line_errors, running
+from dirigo.cli.connecting import DEFAULT_CLUSTER, connected, named, one_line_errors, running
+from dirigo.cli.ending import INTERRUPTED, may_say_cancelled
 from dirigo.cli.following import status_figures
 from dirigo.cli.output import JsonFile, console, write_json
 from dirigo.cli.own_cluster import check_workers
@@ -66,7 +67,8 @@ def start(
         with one_line_errors(), console.status("starting Spark ...") as status:
             started = service.start(settings, _Progress(status).show)
     except KeyboardInterrupt:
-        console.print("\nnot started")
+        if may_say_cancelled():
+            console.print("not started")
         raise typer.Exit(INTERRUPTED) from None
     assert started.access is not None
     with one_line_errors(), Client(started.access) as client:

@@ -15,7 +15,6 @@ from dirigo.spark import service_file
 from dirigo.spark.service_file import Service
 
 DEFAULT_CLUSTER = "dirigo"
-INTERRUPTED = 130  # exit code, as a shell has it
 
 ClusterName = typer.Option(DEFAULT_CLUSTER, "--cluster", metavar="NAME", help="The cluster, if it has a name of its own.")
 

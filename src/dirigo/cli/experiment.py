@@ -15,7 +15,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dirigo.cli.connecting import INTERRUPTED
 from dirigo.cli.output import JsonFile, console, fail, write_json
 from dirigo.cli.own_cluster import own_cluster
 from dirigo.kernel import DirigoError
@@ -111,9 +110,6 @@ def experiment(
         )
     except OSError as error:
         fail(escape(f"cannot write {error.filename or out}: {error.strerror or error}"))
-    except KeyboardInterrupt:
-        console.print("\ncancelled")
-        raise typer.Exit(INTERRUPTED) from None
     if failures:
         raise typer.Exit(1)
 

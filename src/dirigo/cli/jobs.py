@@ -12,7 +12,8 @@ import typer
 from rich.markup import escape
 
 from dirigo.cli.amounts import bytes_of
-from dirigo.cli.connecting import INTERRUPTED, ClusterName, connected, named, one_line_errors
+from dirigo.cli.connecting import ClusterName, connected, named, one_line_errors
+from dirigo.cli.ending import INTERRUPTED, may_say_cancelled
 from dirigo.cli.flows import one_flow
 from dirigo.cli.following import dataframes_here, figures_of, follow, outcome, sinks_here, tell_failure
 from dirigo.cli.job_details import job_details
@@ -107,11 +108,12 @@ def _wait_for(client: Client, job: JobHandle, cluster: str, *, is_fed_here: bool
         (status,) = follow(client, [job])
         problem = outcome(job, status)
     except KeyboardInterrupt:
+        may_say_cancelled()
         if is_fed_here:
             client.end_sources(job.id)
-            console.print(escape(f"\njob {job.id} gets no more rows from here, and ends when it has done those that it has"))
+            console.print(escape(f"job {job.id} gets no more rows from here, and ends when it has done those that it has"))
         else:
-            console.print(escape(f"\njob {job.id} goes on; end it with 'dirigo cancel {job.id}{named(cluster)}'"))
+            console.print(escape(f"job {job.id} goes on; end it with 'dirigo cancel {job.id}{named(cluster)}'"))
         raise typer.Exit(INTERRUPTED) from None
     console.print(closing_tables([status]))
     if problem is not None:

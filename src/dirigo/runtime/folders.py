@@ -47,9 +47,10 @@ class OwnFolder:
 
     def remove(self) -> None:
         """Remove it with all that it holds. Removing twice does nothing more."""
-        if _owned.pop(self._base, None) is not None:
-            shutil.rmtree(self._base, ignore_errors=True)
-            os.close(self._lock)
+        if self._base in _owned:
+            _remove(self._base)
+            if _owned.pop(self._base, None) is not None:
+                os.close(self._lock)
 
     def __enter__(self) -> Path:
         return self.path
@@ -88,9 +89,17 @@ def _remove_if_abandoned(base: Path, first: Callable[[Path], None]) -> None:
     try:
         if stat.S_ISREG(os.fstat(lock).st_mode) and _is_locked_by(lock, base):
             first(base / _FILES)
-            shutil.rmtree(base, ignore_errors=True)
+            _remove(base)
     finally:
         os.close(lock)
+
+
+def _remove(base: Path) -> None:
+    """The lock comes last: should this be interrupted, it is gone on with."""
+    shutil.rmtree(base / _FILES, ignore_errors=True)
+    with suppress(OSError):
+        (base / _LOCK).unlink(missing_ok=True)
+        base.rmdir()
 
 
 def _is_locked_by(lock: int, base: Path) -> bool:

@@ -1,0 +1,182 @@
+"""Ctrl-C and SIGTERM at any moment: the command says one line and is gone, and so is all that it has started."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cli.commands import OF_PROCESSES, PYTHON_PATH
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes as Linux tells them")
+
+GONE_S = 30.0  # much more than it takes: how long it takes is for the matrix to tell
+BEGUN_S = 120.0
+MARK = "DIRIGO_TEST_MARK"
+QUERY = ("nexmark", "q7", "--paced", "--events", "10000000", "--workers", "2")
+# What runs in the background of a shell ignores Ctrl-C, and so would all that it starts.
+COMMAND = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from dirigo.cli import main; main()"
+KINDS = ("Ctrl-C", "SIGINT", "SIGTERM")
+_NOISE = re.compile(r"WARNING: Using incubator modules.*|^\s*$")
+
+
+@dataclass
+class Command:
+    """A command that runs, with a mark by which all that it starts is found, and a temporary directory of its own."""
+
+    process: subprocess.Popen[str]
+    mark: str
+    folder: Path
+    began_s: float
+
+    def marked(self) -> list[int]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with suppress(OSError):
+                    state = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+                    if state not in ("Z", "X") and self.mark.encode() in (entry / "environ").read_bytes():
+                        found.append(int(entry.name))
+        return found
+
+    def is_running(self, program: str) -> bool:
+        """Whether it has started a program whose command line has this in it."""
+        for pid in self.marked():
+            with suppress(OSError):
+                if program.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() and pid != self.process.pid:
+                    return True
+        return False
+
+    def send(self, kind: str) -> float:
+        """Send a signal; returns when."""
+        if kind == "Ctrl-C":
+            os.killpg(self.process.pid, signal.SIGINT)  # as a terminal does it: to all processes in the foreground
+        else:
+            self.process.send_signal(signal.Signals[kind])
+        return time.monotonic()
+
+    def check_end(self, kind: str, sent_s: float) -> float:
+        """It ends as it should, and leaves nothing; returns how many seconds that took."""
+        out, errors = self.process.communicate(timeout=GONE_S)
+        until(lambda: not self.marked(), "all processes are gone", GONE_S)
+        took_s = time.monotonic() - sent_s
+        sign = signal.SIGTERM if kind == "SIGTERM" else signal.SIGINT
+        said = [line for line in errors.splitlines() if not _NOISE.match(line)]
+        if self.process.returncode == -sign:  # Python itself was not there yet, or had not read the first line of ours
+            assert out == ""
+            assert "run_main" not in errors
+            assert sent_s - self.began_s < 1.0, "it had begun"
+        else:
+            assert self.process.returncode == 128 + sign, (out, errors)
+            assert out.splitlines() == ["cancelled"], (out, errors)
+            assert said == []
+        assert [path.name for path in self.folder.iterdir()] == []
+        return took_s
+
+
+def until(holds: Callable[[], object], what: str, patience_s: float) -> None:
+    patience = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < patience, what
+        time.sleep(0.05)
+
+
+@contextmanager
+def begun(folder: Path, *arguments: str, on_spark: bool = False) -> Iterator[Command]:
+    mark = uuid.uuid4().hex
+    temporary = folder / mark
+    temporary.mkdir()
+    home = folder / f"home-{mark}"
+    environment = {**os.environ, MARK: mark, "TMPDIR": str(temporary), "DIRIGO_HOME": str(home)}
+    environment |= {"PYTHONPATH": PYTHON_PATH} if on_spark else OF_PROCESSES
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=environment,
+    )
+    command = Command(process, mark, temporary, time.monotonic())
+    try:
+        yield command
+    finally:
+        for pid in command.marked():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+# --- on plain processes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("moment_s", "kind"), [(0.1, "SIGTERM"), (0.5, "Ctrl-C"), (1.5, "SIGINT"), (3.0, "SIGTERM")])
+def test_a_command_is_gone_at_any_moment(tmp_path: Path, moment_s: float, kind: str) -> None:
+    with begun(tmp_path, *QUERY) as command:
+        time.sleep(moment_s)
+        command.check_end(kind, command.send(kind))
+
+
+def test_a_start_of_a_cluster_is_given_up(tmp_path: Path) -> None:
+    with begun(tmp_path, "cluster", "start", "--master", "local[slow]") as command:
+        until(lambda: command.is_running("dirigo.spark.service"), "the process of the cluster has begun", BEGUN_S)
+        command.send("SIGTERM")
+        out, errors = command.process.communicate(timeout=GONE_S)
+        assert command.process.returncode == 143, (out, errors)
+        assert out.splitlines() == ["not started"]
+        until(lambda: not command.marked(), "all processes are gone", GONE_S)
+
+
+STUBBORN = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, lambda *_: None)  # as a library may do
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+open(sys.argv[-1] + ".begun", "w").close()
+while True:
+    time.sleep(1)
+"""
+
+
+def test_not_even_code_that_handles_the_signal_itself_keeps_a_command(tmp_path: Path) -> None:
+    file = tmp_path / "stubborn.py"
+    file.write_text(STUBBORN)
+    with begun(tmp_path, "run", str(file)) as command:
+        until((tmp_path / "stubborn.py.begun").exists, "it runs", BEGUN_S)
+        command.check_end("Ctrl-C", command.send("Ctrl-C"))
+
+
+# --- on Spark --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("program", "kind"), [("java", "SIGTERM"), ("pyspark.daemon", "Ctrl-C")])
+def test_a_command_is_gone_while_spark_or_its_workers_start(tmp_path: Path, program: str, kind: str) -> None:
+    with begun(tmp_path, *QUERY, on_spark=True) as command:
+        until(lambda: command.is_running(program), f"{program} runs", BEGUN_S)
+        command.check_end(kind, command.send(kind))
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_command_is_gone_at_every_half_second_of_its_first_thirty(tmp_path: Path, kind: str) -> None:
+    def took(half_seconds: int) -> float:
+        with begun(tmp_path, *QUERY, on_spark=True) as command:
+            time.sleep(half_seconds / 2)
+            return command.check_end(kind, command.send(kind))
+
+    with ThreadPoolExecutor(2) as pool:
+        seconds = list(pool.map(took, range(1, 61)))
+    print(f"{kind}: gone after {max(seconds):.1f} s at most, {sorted(seconds)[len(seconds) // 2]:.1f} s in the middle")  # noqa: T201
