@@ -56,6 +56,7 @@ class _Ending:
 
     def _interrupt(self, sign: int, frame: FrameType | None) -> None:  # noqa: ARG002
         is_first, self.sign = self.sign is None, self.sign or sign
+        _be_quiet()
         if self._is_shielded:
             self._is_due = True
         elif is_first:  # once is enough: the end must not be interrupted
@@ -78,6 +79,7 @@ class _Ending:
             heard = [sign for sign in os.read(listening, 64) if sign in _SIGNALS]
             if heard:
                 break
+        _be_quiet()
         time.sleep(IN_ORDER_S)
         _say_cancelled()
         end_process(_ENDED_BY + heard[0])
@@ -125,6 +127,14 @@ def end_process(code: int) -> NoReturn:
         with suppress(Exception):
             stream.flush()
     os._exit(code)
+
+
+def _be_quiet() -> None:
+    """Libraries that are interrupted would fill pages with what they were doing, on whatever thread."""
+    if (logging := sys.modules.get("logging")) is not None:
+        logging.disable(logging.CRITICAL)
+    threading.excepthook = lambda _: None
+    sys.unraisablehook = lambda _: None
 
 
 def _say_cancelled() -> None:

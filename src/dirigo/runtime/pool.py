@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import threading
 from multiprocessing.context import SpawnProcess
 from typing import Protocol
 
 from dirigo.runtime.control import Bootstrap
+from dirigo.runtime.threads import ServiceThread
 from dirigo.runtime.worker_process import run_worker
+
+_log = logging.getLogger(__name__)
 
 _WATCH_S = 0.1
 _LAST_S = 8.0
@@ -43,7 +47,7 @@ class ProcessPool:
         self._bootstraps: dict[int, Bootstrap] = {}  # of the slots that are to have a worker
         self._ends: dict[int, int | None] = {}
         self._is_closed = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="process pool", daemon=True)
+        self._watcher = ServiceThread(self._watch, name="process pool", on_escape=_log.critical)
         self._watcher.start()
 
     def start(self, bootstrap: Bootstrap) -> None:

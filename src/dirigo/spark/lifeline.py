@@ -14,11 +14,12 @@ import os
 import select
 import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from dirigo.runtime.threads import ServiceThread
 
 _DAEMON = b"pyspark.daemon"
 _REPLACED_WITHIN_S = 10.0  # a daemon starts in less than a second, but the machine may be busy
@@ -37,8 +38,11 @@ def tied_to_task() -> Iterator[None]:
         return
     watched, own = socket.socketpair()
     before = signal.signal(signal.SIGHUP, lambda *_: own.send(b"h"))
-    watcher = threading.Thread(
-        target=_watch, args=(connection, watched, daemon, _parent(daemon)), name="lifeline", daemon=True
+    watcher = ServiceThread(
+        _watch,
+        name="lifeline",
+        on_escape=lambda _: os._exit(1),  # or the process might outlive its task
+        args=(connection, watched, daemon, _parent(daemon)),
     )
     watcher.start()
     try:
