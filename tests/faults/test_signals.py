@@ -159,6 +159,27 @@ def test_not_even_code_that_handles_the_signal_itself_keeps_a_command(tmp_path: 
         command.check_end("Ctrl-C", command.send("Ctrl-C"))
 
 
+FORKING = """
+import os, signal, time
+child = os.fork()
+if child == 0:
+    time.sleep(600)
+time.sleep(0.5)
+os.kill(child, signal.SIGTERM)
+os.waitpid(child, 0)
+time.sleep(4)
+"""
+
+
+def test_a_signal_to_a_process_that_user_code_forked_does_not_end_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "forking.py"
+    file.write_text(FORKING)
+    with begun(tmp_path, "run", str(file)) as command:
+        _, errors = command.process.communicate(timeout=BEGUN_S)
+        assert command.process.returncode == 2
+        assert "there is no dataflow in" in errors
+
+
 # --- on Spark --------------------------------------------------------------------------------------------------------------
 
 

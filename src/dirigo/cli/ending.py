@@ -52,6 +52,7 @@ class _Ending:
                 signal.signal(sign, self._interrupt)
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)  # so that all that was started stays below this process
+        os.register_at_fork(after_in_child=_forget_signals)  # they are not those of the command
         threading.Thread(target=self._listen, args=(listening,), name="signals", daemon=True).start()
 
     def _interrupt(self, sign: int, frame: FrameType | None) -> None:  # noqa: ARG002
@@ -93,6 +94,15 @@ shield = _ending.shield
 def may_say_cancelled() -> bool:
     """Whether nobody has said yet what becomes of the interrupted command. Whoever asks is then the one to say it."""
     return _ending.sign is None or _is_said.acquire(blocking=False)
+
+
+def _forget_signals() -> None:
+    """In a process that was forked: it shares the pipe, and what it hears would end the command."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def run_main(command: Callable[[], None]) -> None:
