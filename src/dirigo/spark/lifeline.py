@@ -90,7 +90,7 @@ def _new_daemon(old: int, executor: int) -> int | None:
     while time.monotonic() < until:
         for entry in Path("/proc").iterdir():
             pid = int(entry.name) if entry.name.isdigit() else old
-            with suppress(OSError):  # gone meanwhile
+            with suppress(OSError, IndexError):  # gone meanwhile, and what is told of it may be empty
                 if pid != old and _parent(pid) == executor and _is_daemon(pid):
                     return pid
         time.sleep(_LOOK_AGAIN_S)
