@@ -1,0 +1,44 @@
+"""How the files of a log are made and brought to the disk: all of them here, and for their owner alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+_FOLDER_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+
+
+def open_file(path: Path) -> int:
+    """A descriptor to read and write a file, which is made if it is not there."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a small file as a whole, and have it on disk: after a crash it has the old content or the new one."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished.unlink(missing_ok=True)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    unfinished.replace(path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on disk: those of new files, and those that were replaced."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
