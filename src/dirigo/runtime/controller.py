@@ -76,7 +76,7 @@ class Controller:
         self.is_stopping = False
         self.failure: str | None = None  # why the service cannot go on
         self._has_told_failure = False
-        self._incarnations = self._submissions = 0
+        self._incarnations = 0
         self._pulse_s = 0.0
         self._has_ready = False  # whether there is a worker that is ready
         self._has_ready_since_s = time.monotonic()
@@ -92,16 +92,22 @@ class Controller:
         self.keys.secure_server(self._socket)
         self._gate.watch(self._socket)
         self._endpoint = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
-        self.logs = LogServer(
-            self._context,
-            self.keys,
-            host,
-            logs,
-            self.refusals,
-            self._note_logs_ended,
-            retain_bytes=retain_bytes,
-            retain_s=retain_s,
-        )
+        try:
+            self.logs = LogServer(
+                self._context,
+                self.keys,
+                host,
+                logs,
+                self.refusals,
+                self._note_logs_ended,
+                self.mark_failed,
+                retain_bytes=retain_bytes,
+                retain_s=retain_s,
+            )
+        except LogError:  # the folder is not to be had
+            self._close()
+            raise
+        self._submissions = self.logs.last_number  # ids of jobs are never used twice for results that are kept
         self._gate.watch(self.logs.socket)
         self.access = control.Access(self.run_id, self._endpoint, self.logs.endpoint, self.keys)
         self._requests = Requests(self)
@@ -117,6 +123,9 @@ class Controller:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         self.logs.stop()
+        self._close()
+
+    def _close(self) -> None:
         self._gate.close()
         self._socket.close(200)
         self._context.term()

@@ -1,13 +1,15 @@
 """The thread on the driver that keeps the results logs: workers post batches to it, clients and Spark tasks read from it.
 
 It has a socket of its own, so that results in bulk do not hold up the control plane. Everything from the network is checked
-before it takes effect; a batch counts as arrived only when it is in the log.
+before it takes effect; a batch counts as arrived only when it is in the log, and a job as complete only when its logs are on
+disk. What is wrong with one job's results ends that job and no other.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
-import shutil
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -25,9 +27,14 @@ from dirigo.runtime.errors import ControlError
 from dirigo.runtime.gate import Refusals
 from dirigo.runtime.keys import Keys
 from dirigo.runtime.link import Receiving
-from dirigo.runtime.log.errors import LogError
+from dirigo.runtime.log.errors import LogError, reason_of
+from dirigo.runtime.log.files import make_folder, open_file
+from dirigo.runtime.log.segment import ROWS_MOST
 from dirigo.runtime.log.store import ResultLog
 from dirigo.runtime.log_posting import LogAck, Posted
+from dirigo.runtime.log_shelf import Shelf, number_of
+from dirigo.runtime.log_syncing import SYNC_BYTES, LogSyncing
+from dirigo.runtime.threads import ServiceThread
 
 _log = logging.getLogger(__name__)
 RETAIN_BYTES = 1 << 30  # per sink
@@ -37,22 +44,15 @@ _AT_ONCE = 64
 _EXPIRE_S = 60.0
 _READ_BYTES_MOST = 64 << 20
 _WAITING_MOST = 10_000
+_WAIT_S_MOST = 60.0  # a reader that wants to wait longer asks again
+JOBS_KEPT = 200  # that are over, those of earlier runs included
 _encoder = msgspec.msgpack.Encoder()
 _posted = msgspec.msgpack.Decoder(Posted)
 _asked = msgspec.msgpack.Decoder(AskedLog)
 
 
-@dataclass
-class _Shelf:
-    """The logs of one job."""
-
-    job: str
-    name: str
-    logs: dict[str, ResultLog]
-    schemas: dict[str, bytes]
-    open_partitions: dict[str, set[int]]
-    failed: str | None = None
-    is_closed: bool = False  # nothing more is taken
+class BadRecordError(ValueError):
+    """What a worker posted as results cannot be: one sentence without its end."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class _Reader:
 
 
 class LogServer:
-    """All results logs of one cluster."""
+    """All results logs of one cluster: those of its jobs, and those that earlier runs left in the same folder."""
 
     def __init__(
         self,
@@ -76,41 +76,54 @@ class LogServer:
         folder: Path,
         refusals: Refusals,
         on_ended: Callable[[str, str | None], None],
+        on_broken: Callable[[str], None],
         *,
         retain_bytes: int,
         retain_s: float,
     ) -> None:
+        """`on_ended`: the logs of a job are complete and on disk, or cannot be, for a reason. `on_broken`: a thread of the
+        server has ended by an error, so there are no results logs any more. Both are called on a thread of the server.
+        """
         self.folder = folder
         self._refusals = refusals
-        self._on_ended = on_ended  # (job, error): its logs have got everything, or cannot; called on the server's thread
-        self._retain_bytes = retain_bytes
+        self._on_ended = on_ended
+        self._limits = {"retain_bytes": retain_bytes, "retain_s": retain_s}
         self._retain_s = retain_s
+        self._folder_lock = _alone_in(folder)
+        self._lock = threading.Lock()  # around the shelves: the controller adds and closes them
+        self._shelves: dict[str, Shelf] = {shelf.job: shelf for shelf in Shelf.find(folder, self._limits)}
+        self._newest = {shelf.name: shelf.job for shelf in self._shelves.values()}  # job by name
+        self.last_number = max(map(number_of, self._shelves), default=0)  # of a submission in an earlier run
+        self._senders: dict[tuple[int, int], Receiving] = {}  # by worker and incarnation
+        self._readers: list[_Reader] = []
+        self._expired_s = time.monotonic()
+        self._is_stopping = False
         self.socket = context.socket(zmq.ROUTER)
         self.socket.linger = 0
         self.socket.router_mandatory = True
         keys.secure_server(self.socket)
         self.endpoint = f"tcp://{host}:{self.socket.bind_to_random_port(f'tcp://{host}')}"
-        self._lock = threading.Lock()  # around the shelves: the controller adds and closes them
-        self._shelves: dict[str, _Shelf] = {}
-        self._newest: dict[str, str] = {}  # job by name
-        self._senders: dict[tuple[int, int], Receiving] = {}  # by worker and incarnation
-        self._readers: list[_Reader] = []
-        self._expired_s = time.monotonic()
-        self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name="results log", daemon=True)
+        self._syncing = LogSyncing(self._shelves, self._lock, lambda job: self._on_ended(job, None), self._give_up)
+        self._thread = ServiceThread(self._run, name="results log", on_escape=on_broken)
+        self._sync_thread = ServiceThread(self._syncing.run, name="results log, syncing", on_escape=on_broken)
 
     def start(self) -> None:
+        self._expire(is_first=True)
         self._thread.start()
+        self._sync_thread.start()
 
     def stop(self) -> None:
         self._is_stopping = True
         if self._thread.is_alive():
             self._thread.join()
+        self._syncing.stop()
+        if self._sync_thread.is_alive():
+            self._sync_thread.join()
         with self._lock:
             for shelf in self._shelves.values():
-                for log in shelf.logs.values():
-                    log.close()
+                shelf.let_go()
         self.socket.close(0)
+        os.close(self._folder_lock)
 
     # --- for the controller --------------------------------------------------------------------------------------------
 
@@ -121,39 +134,31 @@ class LogServer:
 
     def add(self, job: str, name: str, manifest: Manifest) -> None:
         """Begin the logs of a job."""
-        logs = {
-            sink: ResultLog(
-                self.folder / job / sink,
-                pa.ipc.read_schema(pa.py_buffer(schema)),
-                retain_bytes=self._retain_bytes,
-                retain_s=self._retain_s,
-            )
-            for sink, (_, schema) in manifest.sinks.items()
-        }
-        schemas = {sink: schema for sink, (_, schema) in manifest.sinks.items()}
-        open_partitions = {sink: set(range(count)) for sink, (count, _) in manifest.sinks.items()}
+        shelf = Shelf.begin(self.folder, job, name, manifest, self._limits)
         with self._lock:
-            self._shelves[job] = _Shelf(job, name, logs, schemas, open_partitions)
+            self._shelves[job] = shelf
             self._newest[name] = job
+            over = [each for each in self._shelves.values() if each.is_settled]
+        for each in over[: max(0, len(over) - JOBS_KEPT)]:
+            self.remove(each.job)
 
     def close_job(self, job: str, failed: str | None) -> None:
         """Nothing more will come; what is there stays readable."""
         with self._lock:
             shelf = self._shelves.get(job)
-            if shelf is not None and not shelf.is_closed:
-                shelf.failed = failed
-                shelf.is_closed = True
+            if shelf is None:
+                return
+            shelf.close(failed)
+        self._syncing.ask(job)
 
     def remove(self, job: str) -> None:
         """Forget the logs of a job that is long over, with their files."""
         with self._lock:
             shelf = self._shelves.pop(job, None)
-            if shelf is not None:
-                if self._newest.get(shelf.name) == job:
-                    del self._newest[shelf.name]
-                for log in shelf.logs.values():
-                    log.close()
-                shutil.rmtree(self.folder / job, ignore_errors=True)
+            if shelf is not None and self._newest.get(shelf.name) == job:
+                del self._newest[shelf.name]
+        if shelf is not None:
+            shelf.remove()
 
     # --- the thread ----------------------------------------------------------------------------------------------------
 
@@ -172,16 +177,21 @@ class LogServer:
             self._serve_waiting()
             self._expire()
 
-    def _expire(self) -> None:
-        """Logs that nobody writes to age too."""
+    def _expire(self, *, is_first: bool = False) -> None:
+        """Logs that nobody writes to age too; those of a job that has been over for long enough go as a whole."""
         now = time.monotonic()
-        if now - self._expired_s >= _EXPIRE_S:
-            self._expired_s = now
-            with self._lock:
-                for shelf in self._shelves.values():
-                    for log in shelf.logs.values():
-                        with suppress(LogError, OSError):  # next time, perhaps
-                            log.expire()
+        if now - self._expired_s < _EXPIRE_S and not is_first:
+            return
+        self._expired_s = now
+        too_old_s = time.time() - self._retain_s
+        with self._lock:
+            for shelf in self._shelves.values():
+                for log in shelf.logs.values():
+                    with suppress(LogError, OSError):  # next time, perhaps
+                        log.expire()
+            old = [each.job for each in self._shelves.values() if each.is_settled and (each.ended_s or 0.0) < too_old_s]
+        for job in old:
+            self.remove(job)
 
     def _take(self, frames: list[bytes], touched: dict[bytes, tuple[int, int]]) -> None:
         try:
@@ -197,7 +207,7 @@ class LogServer:
                 self._answer(frames[0], asked)
             else:
                 self._refusals.note("a malformed message to the log", f"{len(frames)} frames")
-        except (msgspec.DecodeError, ValueError, pa.ArrowException) as error:
+        except (msgspec.DecodeError, ValueError) as error:
             self._refusals.note("a malformed message to the log", str(error))
 
     def _append(self, posted: Posted, frame: bytes) -> None:
@@ -206,26 +216,40 @@ class LogServer:
             return
         with self._lock:
             shelf = self._shelves.get(posted.job)
-            if shelf is None or shelf.is_closed or posted.sink not in shelf.logs:
+            if shelf is None or shelf.is_closed:
                 return  # of a job that was cancelled meanwhile
             try:
-                is_over = self._keep(shelf, posted, frame)
-            except (LogError, OSError) as error:
-                shelf.failed = f"the results cannot be kept: {error}"
-                shelf.is_closed = is_over = True
-        if is_over:
-            self._on_ended(posted.job, shelf.failed)
+                self._keep(shelf, posted, frame)
+                return
+            except BadRecordError as error:
+                self._refusals.note("a bad record for the results log", f"job {posted.job}: {error}")
+                why = f"worker {posted.worker} sent a record for sink '{posted.sink}' that is refused: {error}"
+            except LogError as error:
+                why = f"the results cannot be kept: {error}"
+        self._give_up(shelf, why)
 
-    def _keep(self, shelf: _Shelf, posted: Posted, frame: bytes) -> bool:
-        """Put a batch into its log, or note the end of a partition; whether all logs of the job are complete now."""
-        log, waiting = shelf.logs[posted.sink], shelf.open_partitions[posted.sink]
-        if posted.rows >= 0:
-            log.append(frame, posted.rows)
-            return False
-        waiting.discard(posted.partition)
-        if not waiting:
-            log.end()
-        return not any(shelf.open_partitions.values())
+    def _give_up(self, shelf: Shelf, why: str) -> None:
+        """The logs of a job cannot be complete any more, so the job fails; others do not notice."""
+        with self._lock:
+            shelf.close(why)
+        self._on_ended(shelf.job, why)
+
+    def _keep(self, shelf: Shelf, posted: Posted, frame: bytes) -> None:
+        """Put a batch into its log, or note the end of a partition. Its log is ended once it is on disk."""
+        log, waiting = shelf.logs.get(posted.sink), shelf.open_partitions.get(posted.sink)
+        if log is None or waiting is None:
+            raise BadRecordError("the job has no such sink")
+        if posted.partition not in waiting:
+            raise BadRecordError(f"partition {posted.partition} is none, or has ended")
+        if posted.rows == -1:
+            waiting.discard(posted.partition)
+            if not waiting:
+                self._syncing.ask(shelf.job)
+            return
+        _check_rows(frame, log, posted.rows)
+        log.append(frame, posted.rows)
+        if log.unsynced_bytes >= SYNC_BYTES:
+            self._syncing.ask(shelf.job)
 
     def _acknowledge(self, identity: bytes, sender: tuple[int, int]) -> None:
         receiving = self._senders.get(sender)
@@ -239,7 +263,9 @@ class LogServer:
     def _answer(self, identity: bytes, asked: AskedLog) -> None:
         request = asked.request
         if isinstance(request, ReadLog) and request.wait_s > 0 and len(self._readers) < _WAITING_MOST:
-            self._readers.append(_Reader(identity, asked.number, request, time.monotonic() + request.wait_s))
+            self._readers.append(
+                _Reader(identity, asked.number, request, time.monotonic() + min(request.wait_s, _WAIT_S_MOST))
+            )
             return  # it is served at once if there is anything
         try:
             with self._lock:
@@ -270,12 +296,13 @@ class LogServer:
     def _info(self, request: GetLog) -> LogInfo:
         shelf = self._shelf(request.job)
         sink = self._sink(shelf, request.sink)
-        log = shelf.logs[sink]
-        return LogInfo(shelf.job, sink, shelf.schemas[sink], log.first, log.next, log.ended, shelf.failed)
+        log = shelf.log(sink)
+        schema = log.schema.serialize().to_pybytes()
+        return LogInfo(shelf.job, sink, schema, log.first, log.next, log.ended, shelf.failed)
 
     def _read(self, request: ReadLog) -> list[bytes]:
         shelf = self._shelf(request.job)
-        log = shelf.logs[self._sink(shelf, request.sink)]
+        log = shelf.log(self._sink(shelf, request.sink))
         if request.offset >= log.next:
             return []
         return log.read(request.offset, min(request.bytes_max, _READ_BYTES_MOST))
@@ -283,24 +310,25 @@ class LogServer:
     def _is_over(self, request: ReadLog) -> bool:
         """Whether nothing more will come for somebody who waits."""
         shelf = self._shelf(request.job)
-        return shelf.is_closed or shelf.logs[request.sink].ended
+        return shelf.is_closed or shelf.log(request.sink).ended
 
-    def _shelf(self, job: str) -> _Shelf:
+    def _shelf(self, job: str) -> Shelf:
         shelf = self._shelves.get(self._newest.get(job, job))
         if shelf is None:
             raise ControlError(f"there is no job '{job}' with a results log here; see `dirigo jobs`.")
         return shelf
 
-    def _sink(self, shelf: _Shelf, sink: str | None) -> str:
-        names = ", ".join(shelf.logs) or "none"
+    def _sink(self, shelf: Shelf, sink: str | None) -> str:
+        sinks = shelf.partitions
+        names = ", ".join(sinks) or "none"
         if sink is None:
-            if len(shelf.logs) != 1:
+            if len(sinks) != 1:
                 raise ControlError(
-                    f"job '{shelf.name}' has {len(shelf.logs)} sinks that can be read ({names}); "
-                    + ("say which one." if shelf.logs else "end a stream with .sink(to_spark()).")
+                    f"job '{shelf.name}' has {len(sinks)} sinks that can be read ({names}); "
+                    + ("say which one." if sinks else "end a stream with .sink(to_spark()).")
                 )
-            return next(iter(shelf.logs))
-        if sink not in shelf.logs:
+            return next(iter(sinks))
+        if sink not in sinks:
             raise ControlError(f"job '{shelf.name}' has no sink '{sink}' that can be read; it has {names}.")
         return sink
 
@@ -312,3 +340,32 @@ class LogServer:
             self.socket.send_multipart([identity, body], zmq.NOBLOCK)
         except zmq.ZMQError:
             self._refusals.note("an answer to somebody who is gone")
+
+
+def _check_rows(frame: bytes, log: ResultLog, rows: int) -> None:
+    """Refuse what is no record batch of a log: whoever reads it later could do nothing about it."""
+    if not 0 <= rows <= ROWS_MOST:
+        raise BadRecordError(f"it is said to have {rows} rows")
+    try:
+        batch = pa.ipc.read_record_batch(pa.py_buffer(frame), log.schema)
+        batch.validate()
+    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise BadRecordError(f"it is no record batch of this sink ({reason})") from None
+    if batch.num_rows != rows:
+        raise BadRecordError(f"it has {batch.num_rows} rows, and {rows} were announced")
+
+
+def _alone_in(folder: Path) -> int:
+    """Hold the folder, which is one cluster's at a time; the system lets go of it when the process ends."""
+    descriptor = -1
+    try:
+        make_folder(folder)
+        descriptor = open_file(folder / "lock")
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if descriptor >= 0:
+            os.close(descriptor)
+        why = "another cluster keeps its results there" if isinstance(error, BlockingIOError) else reason_of(error)
+        raise LogError(f"Results cannot be kept in '{folder}' ({why}); choose another folder.") from error
+    return descriptor

@@ -60,7 +60,7 @@ class Cluster:
         our own, if not on this machine. `strategy`: what schedules jobs that do not bring one of their own: a name such as
         "reject_send" or "fifo", "module:Class", or a `Strategy`. `host`: the address by which executors reach this process.
         `logs`: the folder for results logs, deleted at the end if none is given; of each sink at most `retain_bytes` are
-        kept, for `retain_s`.
+        kept, for `retain_s`. What earlier clusters left there stays readable as long.
         """
         if workers is None:
             workers = os.cpu_count() or 1

@@ -9,7 +9,6 @@ import fcntl
 import importlib
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -333,12 +332,8 @@ def _stop(cluster: AnyCluster, problem: Exception | None) -> None:
 
 
 def _results_folder(settings: Settings, folder: Path) -> Path:
-    """Where the results logs of this run go. In our own folder, those of the run before make room."""
-    if settings.logs is not None:
-        return Path(settings.logs) / time.strftime("%Y%m%d-%H%M%S")
-    place = folder / "results"
-    shutil.rmtree(place, ignore_errors=True)
-    return place
+    """Where results logs are kept. Those of earlier runs under the same name are there too."""
+    return folder / "results" if settings.logs is None else Path(settings.logs) / settings.name
 
 
 @contextmanager

@@ -238,7 +238,7 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path: Path, opened: type[ResultLog] |
         overwrite(file, place, bytes([whole[place] ^ (1 << place % 8)]))
         log = opened(tmp_path)
         assert log.read(0, 1 << 20) == frames[:1]
-        with pytest.raises(LogError, match="Records? 1 .*damaged"):
+        with pytest.raises(LogError, match=r"Records? 1 .*damaged"):
             log.read(1, 1 << 20)
         overwrite(file, place, whole[place : place + 1])
 

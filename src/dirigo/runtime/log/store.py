@@ -41,9 +41,12 @@ class Unsynced:
         except OSError as error:
             raise _not_written(self.folder, error) from error
         finally:
-            for descriptor in self.descriptors:
-                os.close(descriptor)
-            self.descriptors = []
+            self.close()
+
+    def close(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = []
 
 
 class ResultLog:
@@ -144,12 +147,23 @@ class ResultLog:
             self._expire(now_ms)
         return offset
 
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether something is not on disk yet."""
+        return self.unsynced_bytes > 0 or bool(self._new_names)
+
     def take_unsynced(self) -> Unsynced | None:
         """What is not on disk yet, for somebody who has the time to bring it there; None if all of it is."""
-        if not self.unsynced_bytes and not self._new_names:
+        if not self.has_unsynced:
             return None
-        descriptors = [os.dup(each) for each in (self._before, self._descriptor) if each is not None]
-        taken = Unsynced(self.folder, descriptors, self._new_names)
+        taken = Unsynced(self.folder, [], self._new_names)
+        try:
+            for descriptor in (self._before, self._descriptor):
+                if descriptor is not None:
+                    taken.descriptors.append(os.dup(descriptor))
+        except OSError as error:
+            taken.close()
+            raise _not_written(self.folder, error) from error
         self._new_names = []
         self.unsynced_bytes = 0
         return taken
