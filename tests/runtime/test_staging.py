@@ -17,7 +17,7 @@ from dirigo.flow.sources.pushed import PushedSplit
 from dirigo.flow.time_column import LATEST_MS
 from dirigo.runtime.control import SourcePlaces, SplitPlace
 from dirigo.runtime.keys import Keys
-from dirigo.runtime.pushing import PUSH_BYTES, STAGED, Pusher, PushError, StageAck, StageHeader
+from dirigo.runtime.pushing import PUSH_BYTES, STAGED, Arrival, Pusher, PushError, StageAck, StageHeader
 from dirigo.runtime.staging import Staging, StagingError
 
 SCHEMA = pa.schema([("n", pa.int64()), ("at", pa.timestamp("ms", "UTC"))])
@@ -137,13 +137,79 @@ def test_time_is_told_with_the_last_acknowledgment_and_comes_with_the_release(st
         return staging.receive(StageHeader("j", "s", 0, attempt, number, last, reached_ms), frames)
 
     assert push(0, False, frame(70, 20)) == StageAck("a", 0)
-    assert push(1, True, frame(30, LATEST_MS + 1)) == StageAck("a", 1, newest_ms=70)
+    assert push(1, True, frame(30, LATEST_MS + 1)) == StageAck("a", 1, newest_ms=70, oldest_ms=20)
     assert push(0, True, reached_ms=90, attempt="time") == StageAck("time", 0)
     assert files(staging) == 1, "what only tells the time needs no file"
     assert staging.release("q", 0, ["a", "time"])
     released = staging.take()
     assert released is not None
     assert released.reached_ms == 90
+
+
+# --- when rows came --------------------------------------------------------------------------------------------------------
+
+NOW_S = 1_000.0  # when a micro-batch is released that Spark planned 100 ms before
+BEGAN_MS = 999_900
+
+
+@pytest.mark.parametrize(
+    ("before", "oldest_ms", "every_ms", "arrived_ms"),
+    [
+        # The first micro-batch: there was no look before it.
+        (None, None, 0, BEGAN_MS),
+        (None, 999_000, 2_000, BEGAN_MS),
+        # One after the other: Spark looked when it planned the one before.
+        ((997_900, 998_000), None, 2_000, 997_900),
+        ((997_900, 998_000), 998_400, 2_000, 998_400),  # event time can be the clock
+        ((997_900, 998_000), 5_000, 2_000, 997_900),  # it is of long ago, so it cannot
+        ((997_900, 998_000), 2_000_000, 2_000, BEGAN_MS),  # nor does anything come from the future
+        ((994_000, 999_800), None, 2_000, 994_000),  # the one before took longer than the interval
+        ((999_000, 999_600), None, 0, 999_000),  # as soon as the one before is done
+        ((999_000, 999_600), 999_300, 0, 999_300),
+        # A stream without rows for a while: Spark has looked since, again and again.
+        ((900_000, 900_100), None, 2_000, 997_900),
+        ((900_000, 900_100), 990_000, 2_000, 997_900),
+        ((900_000, 900_100), 999_000, 2_000, 999_000),
+        ((900_000, 900_100), None, 0, BEGAN_MS),
+        # A clock of another machine that is fast.
+        ((NOW_S * 1000 + 4_000, 999_990), None, 0, BEGAN_MS),
+    ],
+)
+def test_rows_count_from_the_earliest_moment_at_which_the_oldest_can_have_come(
+    tmp_path: Path, before: tuple[int, int] | None, oldest_ms: int | None, every_ms: int, arrived_ms: int
+) -> None:
+    now_s = NOW_S
+    staging = Staging(tmp_path, SCHEMA, time="at", wall_clock=lambda: now_s)
+    if before is not None:
+        now_s = before[1] / 1000
+        staging.stage("before", [])
+        staging.seal("before", arrival=Arrival(int(before[0]), None, every_ms))
+        assert staging.release("query", 0, ["before"])
+        assert staging.take() is not None
+        now_s = NOW_S
+    staged(staging, "rows", 1, 2)
+    staging.stage("told", [])
+    staging.seal("told", None, Arrival(BEGAN_MS, oldest_ms, every_ms))
+    assert staging.release("query", 1, ["rows", "told"])
+    released = staging.take()
+    assert released is not None
+    assert released.arrived_s == arrived_ms / 1000
+
+
+def test_nobody_came_in_the_future(tmp_path: Path) -> None:
+    staging = Staging(tmp_path, SCHEMA, time="at", wall_clock=lambda: NOW_S)
+    staging.stage("a", [])
+    staging.seal("a", None, Arrival(int(NOW_S * 1000) + 5_000))
+    staging.release("query", 0, ["a"])
+    released = staging.take()
+    assert released is not None
+    assert released.arrived_s == NOW_S
+
+
+def test_the_oldest_event_time_is_told_with_the_last_acknowledgment(staging: Staging) -> None:
+    staging.receive(StageHeader("j", "s", 0, "a", 0, last=False), [frame(30, 20), frame(25)])
+    ack = staging.receive(StageHeader("j", "s", 0, "a", 1, last=True), [frame(22, 40)])
+    assert (ack.oldest_ms, ack.newest_ms) == (20, 40)
 
 
 def test_a_lost_or_repeated_push_is_noticed(staging: Staging) -> None:

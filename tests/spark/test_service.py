@@ -222,6 +222,21 @@ def test_rates_go_through_a_job_until_it_is_drained(classic_session: Any, cluste
         lowest = row["highest"] + 1
 
 
+def test_the_wait_for_the_micro_batch_is_part_of_the_latency(classic_session: Any, cluster: dg.Cluster) -> None:
+    """Rows whose time is the clock wait for a trigger every two seconds: so does the result of a window."""
+    stream = classic_session.readStream.format("rate").option("rowsPerSecond", 100).load()
+    flow = dg.Dataflow("waiting", slo=dg.SLO(latency="500ms"))
+    rows = flow.source(dg.from_spark(stream, time="timestamp", trigger="2s"))
+    rows.window(dg.Tumbling("500ms")).aggregate(n=dg.count()).sink(dg.to_spark())
+    job = cluster.submit(flow)
+    wait_for(lambda: job.metrics().rows_out >= 8, "the windows of some micro-batches")
+    job.drain()
+    metrics = job.wait(60).metrics
+    assert metrics.latency_ms["p50"] > 1_000, metrics
+    assert metrics.satisfaction.results is not None
+    assert metrics.satisfaction.results < 0.5
+
+
 def test_a_query_of_the_user_writes_to_a_source(classic_session: Any, cluster: dg.Cluster) -> None:
     frame = classic_session.range(1_000)
     flow = dg.Dataflow("open")

@@ -26,6 +26,14 @@ _PATIENCE_S: Final = 60.0
 _FAREWELL_MS: Final = 1_000  # how long a closed socket may go on delivering what was sent
 
 
+class Arrival(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of when the rows of a micro-batch came, in milliseconds since the epoch."""
+
+    began_ms: int  # when Spark planned the micro-batch: all of its rows had come by then
+    oldest_ms: int | None = None  # the oldest event time among them
+    every_ms: int = 0  # how often Spark looks for new rows; 0 for as soon as it has done with the last ones
+
+
 class StageHeader(msgspec.Struct, frozen=True, array_like=True):
     """One push: which attempt it belongs to, and the how-manieth it is. The frames are record batch messages of Arrow."""
 
@@ -37,15 +45,17 @@ class StageHeader(msgspec.Struct, frozen=True, array_like=True):
     last: bool
     reached_ms: int | None = None  # the newest event time of a whole micro-batch, which its committer tells every split
     is_dropped: bool = False  # the attempt failed: forget it
+    arrival: Arrival | None = None  # of the whole micro-batch, as its committer tells every split
 
 
 class StageAck(msgspec.Struct, frozen=True, array_like=True):
-    """The rows of a push are staged, or a sentence says why not. The last one tells the newest event time of the attempt."""
+    """The rows of a push are staged, or a sentence says why not. The last one tells the event times of the attempt."""
 
     attempt: str
     number: int
     error: str | None = None
     newest_ms: int | None = None
+    oldest_ms: int | None = None
 
 
 class PushError(DirigoError):
@@ -67,6 +77,7 @@ class Pusher:
         self.attempt = str(uuid.uuid4())
         self.rows = 0
         self.newest_ms: int | None = None  # known when finished
+        self.oldest_ms: int | None = None
         self._places = places
         self._place = place
         self._patience_s = patience_s
@@ -97,9 +108,9 @@ class Pusher:
             self._bytes += frame.size
             self.rows += part.num_rows
 
-    def finish(self, reached_ms: int | None = None) -> AttemptRef:
+    def finish(self, reached_ms: int | None = None, arrival: Arrival | None = None) -> AttemptRef:
         """Send the rest, and wait until all of it is staged."""
-        self._send(is_last=True, reached_ms=reached_ms)
+        self._send(is_last=True, reached_ms=reached_ms, arrival=arrival)
         while self._acknowledged < self._pushes:
             self._await_acknowledgment()
         self._is_finished = True
@@ -130,11 +141,13 @@ class Pusher:
         finally:
             self.close()
 
-    def _send(self, is_last: bool, reached_ms: int | None = None) -> None:
+    def _send(self, is_last: bool, reached_ms: int | None = None, arrival: Arrival | None = None) -> None:
         while self._pushes - self._acknowledged >= _UNACKNOWLEDGED_MOST:
             self._await_acknowledgment()
         places, split = self._places, self._place.split
-        header = StageHeader(places.job, places.source, split, self.attempt, self._pushes, is_last, reached_ms)
+        header = StageHeader(
+            places.job, places.source, split, self.attempt, self._pushes, is_last, reached_ms, arrival=arrival
+        )
         try:
             self._socket.send_multipart([STAGE, msgspec.msgpack.encode(header), *self._frames])
         except zmq.Again:
@@ -153,7 +166,7 @@ class Pusher:
         if ack.error is not None:
             raise PushError(ack.error)
         self._acknowledged += 1
-        self.newest_ms = ack.newest_ms
+        self.newest_ms, self.oldest_ms = ack.newest_ms, ack.oldest_ms
 
     def _impatience(self) -> PushError:
         return PushError(

@@ -21,11 +21,12 @@ from dirigo.flow.reading import newest_of
 from dirigo.flow.sources.pushed import Released
 from dirigo.flow.time_column import TimeColumn
 from dirigo.kernel import DirigoError
-from dirigo.runtime.pushing import StageAck, StageHeader
+from dirigo.runtime.pushing import Arrival, StageAck, StageHeader
 
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _SUFFIX: Final = ".arrow"
 _QUERIES_REMEMBERED: Final = 4096
+_BETWEEN_MS: Final = 500  # that Spark takes at most from the commit of a micro-batch to the next one if rows wait
 _NUMBER_ERROR: Final = "; the rows between were lost on the way, and Spark has to run the task again."
 
 Frame = bytes | memoryview
@@ -45,7 +46,18 @@ class _Attempt:
     rows: int = 0
     size: int = 0
     newest_ms: int | None = None
+    oldest_ms: int | None = None
     reached_ms: int | None = None
+    arrival: Arrival | None = None
+
+
+@dataclass(frozen=True)
+class _Commit:
+    """The last micro-batch of a query that was released."""
+
+    batch: int
+    began_ms: int | None
+    released_ms: int
 
 
 class Staging:
@@ -66,6 +78,7 @@ class Staging:
         sealed_for_s: float = 86_400.0,
         reserve_bytes: int = 256 << 20,
         clock: Callable[[], float] = clocks.monotonic,
+        wall_clock: Callable[[], float] = clocks.time,
     ) -> None:
         """Stage in ``folder``, which is nobody else's.
 
@@ -80,10 +93,11 @@ class Staging:
         self._sealed_for_s = sealed_for_s
         self._reserve_bytes = reserve_bytes
         self._clock = clock
+        self._wall_clock = wall_clock
         self._open: OrderedDict[str, _Attempt] = OrderedDict()  # the longest untouched first
         self._sealed: OrderedDict[str, _Attempt] = OrderedDict()
         self._files_made = 0
-        self._last_batch: OrderedDict[str, int] = OrderedDict()  # by query: ids of micro-batches only grow
+        self._last: OrderedDict[str, _Commit] = OrderedDict()  # by query: ids of micro-batches only grow
         self._lock = Lock()
         self._released: deque[Released] = deque()
         self._queued_bytes = 0
@@ -107,8 +121,9 @@ class Staging:
             self.stage(attempt, frames, header.number)
             if not header.last:
                 return StageAck(attempt, header.number)
-            self.seal(attempt, header.reached_ms)
-            return StageAck(attempt, header.number, newest_ms=self._sealed[attempt].newest_ms)
+            self.seal(attempt, header.reached_ms, header.arrival)
+            sealed = self._sealed[attempt]
+            return StageAck(attempt, header.number, newest_ms=sealed.newest_ms, oldest_ms=sealed.oldest_ms)
         except StagingError as error:
             return StageAck(attempt, header.number, str(error))
 
@@ -136,8 +151,11 @@ class Staging:
         staged.touched_s = self._clock()
         self._open.move_to_end(attempt)
 
-    def seal(self, attempt: str, reached_ms: int | None = None) -> int:
-        """Take an attempt for complete; returns its rows. ``reached_ms``: how far the whole micro-batch is in event time."""
+    def seal(self, attempt: str, reached_ms: int | None = None, arrival: Arrival | None = None) -> int:
+        """Take an attempt for complete; returns its rows.
+
+        ``reached_ms``: how far the whole micro-batch is in event time. ``arrival``: what is known of when its rows came.
+        """
         staged = self._open.get(attempt)
         if staged is None:
             raise self._unknown(attempt)
@@ -150,40 +168,66 @@ class Staging:
             raise self._disk_error(error) from None
         staged.touched_s = self._clock()
         staged.reached_ms = reached_ms
+        staged.arrival = arrival
         self._sealed[attempt] = self._open.pop(attempt)
         return staged.rows
 
     def release(self, query: str, batch: int, attempts: Sequence[str]) -> bool:
         """Put what the winners of a micro-batch staged into the queue. False: it was there before, and they are dropped."""
-        if batch <= self._last_batch.get(query, -1):
+        if self._is_known(query, batch):
             self.drop(attempts)
             return False
         names = list(dict.fromkeys(attempts))
         self.check(query, batch, names)
-        self._last_batch[query] = batch
-        self._last_batch.move_to_end(query)
-        if len(self._last_batch) > _QUERIES_REMEMBERED:
-            self._last_batch.popitem(last=False)
         winners = [self._sealed.pop(attempt) for attempt in names]
+        arrival = next((each.arrival for each in winners if each.arrival is not None), None)
+        arrived_s = None if arrival is None else self._arrived_s(arrival, self._last.get(query))
+        began_ms = None if arrival is None else arrival.began_ms
+        self._last[query] = _Commit(batch, began_ms, self._now_ms())
+        self._last.move_to_end(query)
+        if len(self._last) > _QUERIES_REMEMBERED:
+            self._last.popitem(last=False)
         reached = [each.reached_ms for each in winners if each.reached_ms is not None]
         with_rows = [each for each in winners if each.rows]
         for each in winners:
             if not each.rows:
                 each.path.unlink(missing_ok=True)
         with self._lock:
-            self._released.append(Released(self._read(with_rows), max(reached, default=None)))
+            self._released.append(Released(self._read(with_rows), max(reached, default=None), arrived_s))
             self._queued_bytes += sum(each.size for each in with_rows)
         return True
 
     def check(self, query: str, batch: int, attempts: Sequence[str]) -> None:
         """Whether these attempts can be released, all of them; or they were before."""
-        if batch <= self._last_batch.get(query, -1):
+        if self._is_known(query, batch):
             return
         for attempt in attempts:
             if attempt not in self._sealed:
                 raise self._unknown(attempt)
         if self._has_ended:
             raise StagingError("The source has ended and takes no more rows; submit the job again.")
+
+    def _is_known(self, query: str, batch: int) -> bool:
+        last = self._last.get(query)
+        return last is not None and batch <= last.batch
+
+    def _arrived_s(self, arrival: Arrival, last: _Commit | None) -> float:
+        """When the oldest row of a micro-batch came: by its event time, if it can have come then.
+
+        No row came after its micro-batch was planned, nor before Spark last looked for rows: that was when it planned the
+        micro-batch before, or, if it had nothing to do since, a trigger's interval ago. An event time beyond these bounds is
+        no clock of arrivals; without one that is, the row counts as if it had come right after that look. (Spark may also
+        have left rows for later, as with maxFilesPerTrigger: of that nobody tells.)
+        """
+        began_ms = looked_ms = arrival.began_ms
+        if last is not None and last.began_ms is not None:
+            has_idled = began_ms - last.released_ms > arrival.every_ms + _BETWEEN_MS
+            looked_ms = max(last.began_ms, began_ms - arrival.every_ms) if has_idled else min(began_ms, last.began_ms)
+        oldest_ms = looked_ms if arrival.oldest_ms is None else min(max(arrival.oldest_ms, looked_ms), began_ms)
+        return min(oldest_ms, self._now_ms()) / 1000
+
+    def _now_ms(self) -> int:
+        return int(self._wall_clock() * 1000)
 
     def drop(self, attempts: Sequence[str]) -> None:
         """Forget attempts that will not be released, as far as they are known."""
@@ -283,8 +327,10 @@ class Staging:
     def _note(self, staged: _Attempt, batch: pa.RecordBatch) -> None:
         staged.rows += batch.num_rows
         if self._time is not None and batch.num_rows:
-            newest = newest_of(self._time.read(batch))
+            times = self._time.read(batch)
+            newest, oldest = newest_of(times), int(times.min())
             staged.newest_ms = newest if staged.newest_ms is None else max(staged.newest_ms, newest)
+            staged.oldest_ms = oldest if staged.oldest_ms is None else min(staged.oldest_ms, oldest)
 
     def _disk_error(self, error: OSError) -> StagingError:
         reason = error.strerror or str(error)

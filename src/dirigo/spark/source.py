@@ -86,6 +86,7 @@ class SparkSource(PushedSource):
         if not is_streaming and (trigger is not None or checkpoint is not None):
             raise FlowError(f"{name}: trigger= and checkpoint= are for a streaming DataFrame; leave them out.")
         self._trigger = _trigger_of(trigger, name)
+        self._every_ms = positive_milliseconds(trigger, name) if trigger and "processingTime" in self._trigger else None
         columns = schema if df is None else df.schema
         super().__init__(
             source_schema(columns, name) if isinstance(columns, StructType) else columns,
@@ -114,6 +115,8 @@ class SparkSource(PushedSource):
         options = {"job": job, "source": source or self.name}
         if not self._is_streaming:
             return BatchQuery(self._df, options)
+        if self._every_ms is not None:
+            options["trigger"] = f"{self._every_ms}ms"  # latencies have the wait for the micro-batch in them
         checkpoint = self._checkpoint
         if checkpoint is None and self.session.conf.get(_CHECKPOINTS, None) is None:
             # Spark makes the folder, perhaps elsewhere. It is not kept: whoever wants to go on later says where.

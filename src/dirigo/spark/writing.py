@@ -7,6 +7,7 @@ releases those of the winners. A micro-batch that was released before is not rel
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from dirigo.flow.duration import positive_milliseconds
 from dirigo.runtime.control import Access, AttemptRef, SourcePlaces
-from dirigo.runtime.pushing import ClientKeys, Pusher, PushError
+from dirigo.runtime.pushing import Arrival, ClientKeys, Pusher, PushError
 from dirigo.spark.source_columns import Fitting
 
 _ROOM_WAIT_S: Final = 3_600.0  # how long a commit waits for a job that is behind
@@ -53,6 +55,8 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]  # pyspark has no types
     query: str
     ref: AttemptRef | None = None
     newest_ms: int | None = None
+    oldest_ms: int | None = None
+    began_ms: int = 0  # when the micro-batch was planned
 
 
 class _Writing:
@@ -63,6 +67,9 @@ class _Writing:
         if job is None:
             raise PushError('Say which job the rows are for: .option("job", NAME).')
         self._access = access
+        self._began_ms = int(time.time() * 1000)
+        trigger = options.get("trigger")
+        self._every_ms = 0 if trigger is None else positive_milliseconds(trigger, "the option trigger")
         with contextlib.closing(_connect(access)) as client:
             self._places = client.source_places(job, options.get("source"))
         wanted = pa.ipc.read_schema(pa.py_buffer(self._places.schema))
@@ -81,7 +88,7 @@ class _Writing:
             for batch in iterator:
                 pusher.push(self._fitting.fit(batch))
             ref = pusher.finish()
-            return Staged(query, ref, pusher.newest_ms)
+            return Staged(query, ref, pusher.newest_ms, pusher.oldest_ms, self._began_ms)
 
     def _release(self, messages: Sequence[Staged | None], batch: int) -> None:
         """At the commit: the rows of all winners go into the source."""
@@ -92,15 +99,20 @@ class _Writing:
             return
         reached = max((message.newest_ms for message in staged if message.newest_ms is not None), default=None)
         # Every split hears of the batch, also without rows: how far time is, and that it must not come again, cut otherwise.
-        refs = [message.ref for message in staged if message.ref is not None] + self._tell_every_split(reached)
+        refs = [message.ref for message in staged if message.ref is not None]
+        refs += self._tell_every_split(reached, self._arrival(staged))
         with contextlib.closing(_connect(self._access)) as client:
             client.release(self._places.job, self._places.source, staged[0].query, batch, refs, _ROOM_WAIT_S)
 
-    def _tell_every_split(self, reached_ms: int | None) -> list[AttemptRef]:
+    def _arrival(self, staged: Sequence[Staged]) -> Arrival:
+        oldest = min((message.oldest_ms for message in staged if message.oldest_ms is not None), default=None)
+        return Arrival(min(message.began_ms for message in staged), oldest, self._every_ms)
+
+    def _tell_every_split(self, reached_ms: int | None, arrival: Arrival) -> list[AttemptRef]:
         refs = []
         for place in self._places.splits:
             with Pusher(self._places, place, _keys_of(self._access)) as pusher:
-                refs.append(pusher.finish(reached_ms))
+                refs.append(pusher.finish(reached_ms, arrival))
         return refs
 
     def _forget(self, messages: Sequence[Staged | None]) -> None:

@@ -112,6 +112,14 @@ def test_every_row_comes_once_in_order_and_only_the_last_piece_of_a_micro_batch_
     assert let_go == ends
 
 
+def test_rows_and_watermarks_count_from_when_their_micro_batch_arrived() -> None:
+    first = Released(iter([rows(1, 2), rows(3)]), 3, 50.0)
+    without_rows = Released(iter([]), 9, 60.0)
+    reader = reader_of(Line([first, without_rows, Released(iter([rows(20)]), 20)]))
+    created = [[each.created for each in reader.read(2, now_s)] for now_s in (100.0, 101.0, 102.0, 103.0)]
+    assert created == [[50.0], [50.0, 50.0], [60.0], [103.0, 103.0]]
+
+
 def test_small_batches_are_put_together_and_large_ones_are_not() -> None:
     split = split_of(PushedSource({"text": bytes}))
     large = pa.record_batch({"text": pa.array([b"x" * PIECE_BYTES], pa.binary())})

@@ -26,6 +26,8 @@ class Released:
     batches: Iterator[pa.RecordBatch]
     reached_ms: int | None = None
     """Event time of the newest row of the micro-batch, over all splits."""
+    arrived_s: float | None = None
+    """When its oldest row came to whoever pushes, as far as that can be told: latencies count from then."""
 
 
 class Queue(Protocol):
@@ -118,10 +120,10 @@ class PushedSplit(Split):
                 self._rest = self._next_batch(current)
         rows = joined(taken, self._schema)
         if self._rest is not None:
-            return Piece(rows, holds_time=True)
+            return Piece(rows, holds_time=True, due_s=current.arrived_s)
         self._current = None
         self.ended = queue.ended
-        return Piece(rows, reached_ms=current.reached_ms)
+        return Piece(rows, reached_ms=current.reached_ms, due_s=current.arrived_s)
 
     def _next_batch(self, current: Released) -> pa.RecordBatch | None:
         """One ahead of what is given out, to know which rows are the last ones."""

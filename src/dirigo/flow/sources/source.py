@@ -41,7 +41,7 @@ class Piece:
     reached_ms: int | None = None
     """How far the source as a whole is in event time, where the split knows it from elsewhere than its own rows."""
     due_s: float | None = None
-    """When the oldest row should have been given, where the source has a pace: latencies count from then."""
+    """When the oldest row should have been given, or came, where that is known: latencies count from then."""
 
 
 class Split(ABC):
