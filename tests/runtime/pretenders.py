@@ -11,6 +11,7 @@ import msgspec
 import zmq
 
 from dirigo.runtime import control
+from dirigo.runtime.channel import Channel, decode_head
 from dirigo.runtime.client import Client
 from dirigo.runtime.controller import Controller
 from runtime.clusters import PATIENCE_S, until
@@ -94,14 +95,20 @@ class Pretender:
         self._socket.linger = 0
         controller.keys.secure_client(self._socket)
         self._socket.connect(controller.access.controller)
+        self._channel = Channel(self._send, time.monotonic)
         nowhere = "tcp://127.0.0.1:1"  # others may connect to it, in vain
-        self.say(control.Hello(controller.run_id, worker, "nowhere", 0, nowhere, nowhere, nowhere))
+        hello = control.Hello(controller.run_id, worker, "nowhere", 0, nowhere, nowhere, nowhere)
+        self._socket.send(msgspec.msgpack.encode(hello))
 
     def say(self, record: control.FromWorker) -> None:
-        self._socket.send(msgspec.msgpack.encode(record))
+        self._channel.post(msgspec.msgpack.encode(record))
 
     def beat(self) -> None:
-        self.say(control.Beat(0, control.WorkerFigures(), self.jobs))
+        self._channel.say(msgspec.msgpack.encode(control.Beat(0, control.WorkerFigures(), self.jobs)))
+
+    def _send(self, head: bytes, body: bytes) -> bool:
+        self._socket.send_multipart([head, body])
+        return True
 
     def has(self, *kinds: type) -> bool:
         """Whether an order of these kinds has come that was not taken yet."""
@@ -127,7 +134,10 @@ class Pretender:
 
     def _listen(self) -> None:
         while self._socket.poll(0):
-            self._orders.append(_orders.decode(self._socket.recv()))
+            head, body = self._socket.recv_multipart()
+            if self._channel.take(decode_head(head), len(body)).is_new:
+                self._orders.append(_orders.decode(body))
+                self._channel.say()
         if time.monotonic() - self._beat_s > _BEAT_S:
             self._beat_s = time.monotonic()
             self.beat()

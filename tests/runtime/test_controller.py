@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 import dirigo as dg
-from dirigo.runtime import control, membership
+from dirigo.runtime import control, lines
 from dirigo.runtime.client import JobHandle
 from dirigo.runtime.controller import TICK_S
 from dirigo.runtime.errors import JobFailed
-from dirigo.runtime.membership import REPLACED_WITHIN_S, Slot
 from runtime.clusters import PATIENCE_S, counting, until
 from runtime.pretenders import PretendedCluster, Pretender
 
@@ -163,7 +162,7 @@ def test_a_job_that_ends_by_itself_while_it_is_drained_is_drained(start: Start) 
 
 
 def test_a_worker_that_orders_do_not_reach_is_lost(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "REPLACED_WITHIN_S", 0.3)
+    monkeypatch.setattr(lines, "GONE_AFTER_S", 0.3)
     cluster = start(1)
     worker = cluster.join(0)
     handle = submitted(cluster, worker)
@@ -173,18 +172,3 @@ def test_a_worker_that_orders_do_not_reach_is_lost(start: Start, monkeypatch: py
     cluster.until_states(w0="lost")
     assert cluster.pool.interrupted == [0]  # should the process still be there, it is ended
     submitted(cluster, cluster.join(0), name="another")
-
-
-def test_an_order_that_was_missed_counts_until_another_process_joins() -> None:
-    hello = control.Hello("run", 0, "host", 1, "", "", "")
-    slot = Slot(0)
-    slot.note_missed_order(5.0)
-    assert not slot.has_missed_orders(1_000.0)  # nobody is there who could have missed it
-    slot.join(hello, b"first", 1, 10.0)
-    assert not slot.has_missed_orders(1_000.0)
-    slot.note_missed_order(20.0)
-    slot.note_missed_order(20.0 + REPLACED_WITHIN_S)  # the first one counts
-    assert not slot.has_missed_orders(20.0 + REPLACED_WITHIN_S)
-    assert slot.has_missed_orders(20.1 + REPLACED_WITHIN_S)
-    slot.join(hello, b"second", 2, 30.0)
-    assert not slot.has_missed_orders(1_000.0)

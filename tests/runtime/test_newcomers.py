@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 import dirigo as dg
-from dirigo.runtime import control, membership
+from dirigo.runtime import control, lines
 from dirigo.runtime.client import JobHandle
 from dirigo.runtime.errors import JobFailed
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, numbers, until
@@ -110,7 +110,7 @@ def test_a_job_fails_when_a_worker_is_killed_that_only_helps_with_it(start_clust
 @contextmanager
 def pretended_helper(cluster: LocalCluster, handle: JobHandle, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretender]:
     """A second worker that the test plays: it takes messages, and never says what it has done. In the end it is lost."""
-    monkeypatch.setattr(membership, "REPLACED_WITHIN_S", 0.3)
+    monkeypatch.setattr(lines, "GONE_AFTER_S", 0.3)
     monkeypatch.setattr(cluster.pool, "start", lambda _: None)
     monkeypatch.setattr(cluster.pool, "interrupt", lambda _: None)
     cluster.client.resize(2)

@@ -24,6 +24,7 @@ from dirigo.runtime.errors import ControlError
 from dirigo.runtime.gate import Gate, Refusals
 from dirigo.runtime.job_record import JobRecord
 from dirigo.runtime.keys import Keys
+from dirigo.runtime.lines import Lines
 from dirigo.runtime.log.errors import LogError
 from dirigo.runtime.log_server import RETAIN_BYTES, RETAIN_S, LogServer
 from dirigo.runtime.membership import Slot
@@ -40,12 +41,14 @@ PULSE_S = 1.0
 PLACE_AFTER_S = 10.0
 NO_WORKER_S = 120.0  # a job that no worker at all was ready for in this time fails
 LAST_FIGURES_S = 2.0  # a worker has this long to send its last figures of a job
+FAREWELL_S = 1.0  # for all workers to hear that the cluster ends
 JOBS_REMEMBERED = 200
 _AT_ONCE = 64
 
 _log = logging.getLogger(__name__)
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(control.ToController)
+_PULSE = _encoder.encode(control.Pulse())
 
 
 class Controller:
@@ -91,6 +94,7 @@ class Controller:
         self._socket.router_handover = True
         self.keys.secure_server(self._socket)
         self._gate.watch(self._socket)
+        self._lines = Lines(self._socket, self.refusals)
         self._endpoint = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
         try:
             self.logs = LogServer(
@@ -154,18 +158,7 @@ class Controller:
         self._fill_slots()
         ticked_s = 0.0
         while not self.is_stopping:
-            ready = dict(poller.poll(int(TICK_S * 1000)))
-            if self._gate.socket in ready:
-                self._gate.answer()
-            for monitor in self._gate.monitors:
-                if monitor in ready:
-                    self._gate.look(monitor)
-            if self._socket in ready:
-                for _ in range(_AT_ONCE):
-                    try:
-                        self._take(self._socket.recv_multipart(zmq.NOBLOCK))
-                    except zmq.Again:
-                        break
+            ready = self._listen(poller)
             now = time.monotonic()
             try:
                 if self._bell.descriptor in ready:
@@ -184,10 +177,38 @@ class Controller:
         self._requests.look(time.monotonic(), is_last=True)
         for slot in self.slots.values():
             self._order(slot, control.Stop())
+        until = time.monotonic() + FAREWELL_S
+        while not self._lines.is_settled and time.monotonic() < until:
+            self._listen(poller)
+            self._lines.tend()
+
+    def _listen(self, poller: zmq.Poller) -> dict[Any, int]:
+        """Take what has come, or comes until the next tick; returns what else is ready."""
+        ready = dict(poller.poll(int(TICK_S * 1000)))
+        if self._gate.socket in ready:
+            self._gate.answer()
+        for monitor in self._gate.monitors:
+            if monitor in ready:
+                self._gate.look(monitor)
+        if self._socket in ready:
+            for _ in range(_AT_ONCE):
+                try:
+                    self._take(self._socket.recv_multipart(zmq.NOBLOCK))
+                except zmq.Again:
+                    break
+        return ready
 
     def _take(self, frames: list[bytes]) -> None:
+        """Requests and greetings come alone; what else a worker says has come through its channel."""
         try:
-            (identity, body) = frames
+            identity, *heads, body = frames
+            if heads:
+                (head,) = heads
+                taken = self._lines.take(identity, head, body)
+                if taken.problem:
+                    self.refusals.note(taken.problem)
+                if not taken.is_new:
+                    return
             record = _decoder.decode(body)
         except (ValueError, msgspec.DecodeError) as error:
             self.refusals.note("a malformed message", str(error))
@@ -195,8 +216,10 @@ class Controller:
         try:
             if isinstance(record, control.Asked):
                 self._requests.take(identity, record)
-            else:
+            elif heads or isinstance(record, control.Hello):
                 self._hear(identity, record)
+            else:
+                self.refusals.note("a report of a worker that is not a member")
         except Exception:  # one request must not stop the service
             _log.exception("the controller could not handle %s", type(record).__name__)
 
@@ -222,14 +245,16 @@ class Controller:
             for job in list(self.jobs.values()):
                 self.fail(job.id, self.failure, None)
         for slot in list(self.slots.values()):
-            if slot.is_silent(now) or slot.has_missed_orders(now):
+            is_stuck = slot.is_there and self._lines.is_stuck(slot.identity)
+            if slot.is_silent(now) or is_stuck:
                 how = "gave no sign of life for too long" if slot.is_silent(now) else "could not be reached"
                 self._lose(slot, how)
                 self.pool.interrupt(slot.worker)
         if now - self._pulse_s >= PULSE_S:
             self._pulse_s = now
             for slot in self.slots.values():
-                self._order(slot, control.Pulse())
+                self._lines.pulse(slot.identity, _PULSE)
+        self._lines.tend()
         for name, until in list(self._last_figures_until.items()):
             if now >= until:
                 self._settle(self.jobs[name])
@@ -274,18 +299,19 @@ class Controller:
         slot = self.slots.get(hello.worker)
         if hello.run != self.run_id or slot is None:
             self.refusals.note("a worker of another run")
-            self._send(identity, control.Stop())
+            self._lines.turn_away(identity, _encoder.encode(control.Stop()))
             return
-        if slot.identity == identity:
+        if slot.identity == identity:  # it has not heard yet that it is welcome
             return
         if slot.is_there:  # the process that had this place is gone: its host started another one
             how = "stopped answering, was ended" if hello.was_frozen else "ended unexpectedly"
             self._lose(slot, f"{how} and was started again", hello.was_doing, hello.was_frozen)
         self._incarnations += 1
         slot.join(hello, identity, self._incarnations, time.monotonic())
+        self._lines.open(identity, slot.incarnation)
         _log.info("worker %d joined from %s, process %d", slot.worker, hello.host, hello.pid)
+        self._order(slot, control.Welcome(slot.incarnation, self.logs.endpoint, self._members()))
         self._tell_members()
-        self._send(identity, control.Welcome(slot.incarnation, self.logs.endpoint, self._members()))
         for job in self.jobs.values():  # it may be asked to help with any of them
             if job.state in ("starting", "running", "draining") and job.outcome is None:
                 self._order(slot, job.install())
@@ -300,6 +326,7 @@ class Controller:
         _log.warning("worker %d (process %d) %s", slot.worker, pid, how)
         slot.state = "leaving" if slot.state == "leaving" else "lost"
         slot.problem = how
+        self._lines.close(slot.identity)
         slot.identity = b""
         self._tell_members()
         for job in list(self.jobs.values()):
@@ -353,6 +380,7 @@ class Controller:
             if not any(job.is_live and job.needs(slot.worker) for job in self.jobs.values()):
                 self.pool.stop(slot.worker)
                 self._order(slot, control.Stop())
+                self._lines.part(slot.identity)
                 del self.slots[slot.worker]
                 for job in self.jobs.values():
                     job.forget_worker(slot.worker)
@@ -537,29 +565,17 @@ class Controller:
     def _order_all(self, workers: Iterable[int], order: control.ToWorker) -> None:
         body = _encoder.encode(order)  # once: the code of a job may be large
         for slot in [self.slots[worker] for worker in workers]:
-            self._post(slot, body)
+            self._lines.order(slot.identity, body)
 
     def order(self, worker: int, order: control.ToWorker) -> None:
         self._order(self.slots[worker], order)
 
     def _order(self, slot: Slot, order: control.ToWorker) -> None:
-        self._post(slot, _encoder.encode(order))
-
-    def _post(self, slot: Slot, body: bytes) -> None:
-        """An order that does not get through leaves a worker in the dark: if no new process comes, it is taken for lost."""
-        if not slot.identity:
-            return
-        try:
-            self._socket.send_multipart([slot.identity, body], zmq.NOBLOCK)
-        except zmq.ZMQError as error:
-            self.refusals.counts[f"undeliverable: {error.strerror}"] += 1
-            slot.note_missed_order(time.monotonic())
+        """Tell a worker. If it does not hear of it, and no new process comes in its place, it is taken for lost."""
+        self._lines.order(slot.identity, _encoder.encode(order))
 
     def answer(self, identity: bytes, number: int, value: Any, error: str | None = None) -> None:
-        self._send(identity, control.Answer(number, value, error))
-
-    def _send(self, identity: bytes, record: control.ToWorker | control.Answer) -> None:
         try:
-            self._socket.send_multipart([identity, _encoder.encode(record)], zmq.NOBLOCK)
-        except zmq.ZMQError as error:  # whoever it was is gone; a worker that is will be noticed by its silence
+            self._socket.send_multipart([identity, _encoder.encode(control.Answer(number, value, error))], zmq.NOBLOCK)
+        except zmq.ZMQError as error:  # whoever it was is gone
             self.refusals.counts[f"undeliverable: {error.strerror}"] += 1

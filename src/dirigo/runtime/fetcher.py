@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import zmq
 
 from dirigo.kernel.loads import TELL_EVERY_S
@@ -28,6 +27,7 @@ from dirigo.runtime.gate import Gate
 from dirigo.runtime.installed import InstalledJob
 from dirigo.runtime.lanes import Lanes
 from dirigo.runtime.last_words import LastWords
+from dirigo.runtime.line import Line
 from dirigo.runtime.log_posting import LogPosting
 from dirigo.runtime.peers import CONTROL, DATA
 from dirigo.runtime.site import Site
@@ -35,14 +35,11 @@ from dirigo.runtime.staging import StagingError
 
 BEAT_S = 0.25
 TEND_S = TELL_EVERY_S
-ALONE_AFTER_S = 15.0  # without the controller
 FROZEN_AFTER_S = float(os.environ.get("DIRIGO_FROZEN_AFTER_S", "8"))  # without the interpreter
 STOP_AFTER_S = 5.0  # user code of a removed job that does not stop
 _STATES_AT_ONCE = 256  # whose size is looked at per beat
 
 _log = logging.getLogger(__name__)
-_encoder = msgspec.msgpack.Encoder()
-_orders = msgspec.msgpack.Decoder(control.ToWorker)
 
 
 class Fetcher:
@@ -54,7 +51,7 @@ class Fetcher:
         executor: Executor,
         gate: Gate,
         lanes: tuple[zmq.Socket[bytes], zmq.Socket[bytes]],
-        controller: zmq.Socket[bytes],
+        line: Line,
         posting: LogPosting,
         hello: control.Hello,
         folder: Path,
@@ -65,13 +62,12 @@ class Fetcher:
         self._executor = executor
         self._gate = gate
         self._lanes = Lanes(site, lanes)
-        self._controller = controller
+        self._line = line
         self._posting = posting
         self._hello = hello
         self._folder = folder
         self._last_words = last_words
         self._stop_executor = stop_executor
-        self._heard_s = time.monotonic()
         self._beat_s = self._tended_s = 0.0
         self._greeted_s = 0.0
         self._condemned: dict[str, float] = {}  # removed jobs whose code still runs -> until when it may
@@ -97,7 +93,7 @@ class Fetcher:
     def _loop(self) -> None:
         poller = zmq.Poller()
         lanes = self._lanes
-        watched = [*lanes.sockets, self._controller, self._posting.socket, self._gate.socket, *self._gate.monitors]
+        watched = [*lanes.sockets, self._line.socket, self._posting.socket, self._gate.socket, *self._gate.monitors]
         for socket in watched:
             poller.register(socket, zmq.POLLIN)
         poller.register(self._site.bell.descriptor, zmq.POLLIN)
@@ -106,7 +102,7 @@ class Fetcher:
             ready = dict(poller.poll(int(TEND_S * 1000)))
             if control_lane in ready:
                 lanes.take_in(CONTROL)
-            if self._controller in ready:
+            if self._line.socket in ready:
                 self._obey()
             if data_lane in ready:
                 lanes.take_in(DATA)
@@ -169,24 +165,13 @@ class Fetcher:
         if now - self._beat_s >= BEAT_S:
             self._beat_s = now
             faulthandler.dump_traceback_later(FROZEN_AFTER_S, exit=True, file=self._last_words.frozen_file)
-            if now - self._heard_s > ALONE_AFTER_S:
-                raise ConnectionError("the controller has not been heard of; this worker ends")
+            self._line.look()
             if self._site.peers.incarnation:
-                self._say(self._beat())
+                self._line.beat(self._beat())
             elif now - self._greeted_s >= 1.0:
                 self._greeted_s = now
-                self._say(self._hello)
-        reports = self._site.reports
-        while reports and self._say(reports[0]):
-            reports.popleft()
-
-    def _say(self, record: control.FromWorker) -> bool:
-        """Whether the controller takes it now; what it must know is offered again."""
-        try:
-            self._controller.send(_encoder.encode(record), zmq.NOBLOCK)
-        except zmq.Again:
-            return False
-        return True
+                self._line.greet(self._hello)
+        self._line.report(self._site.reports)
 
     def _beat(self) -> control.Beat:
         site = self._site
@@ -223,18 +208,10 @@ class Fetcher:
                 job.state_sizes[address] = size
 
     def _obey(self) -> None:
-        while True:
-            try:
-                frames = self._controller.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            self._heard_s = time.monotonic()
-            try:
-                order = _orders.decode(frames[0])
-            except (msgspec.DecodeError, ValueError) as error:
-                self._site.refusals.note("a malformed order", str(error))
-                continue
+        for order in self._line.orders():
             self._do(order)
+        if self._is_done:
+            self._line.acknowledge()
 
     def _do(self, order: control.ToWorker) -> None:
         site = self._site

@@ -105,6 +105,11 @@ class Receiving:
         self._packets += 1  # a copy means that an acknowledgment was lost
         return False
 
+    def expect(self, number: int) -> None:
+        """The sender says that it has sent everything up to this number, and that it can only have got lost."""
+        if number > self.last:
+            self.is_missing = True
+
     def owes_soon(self) -> bool:
         """Whether the sender waits for an acknowledgment."""
         return self.is_missing or self._packets > 0

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from dirigo.runtime.control import Hello, Member, WorkerFigures, WorkerStatus
 
-REPLACED_WITHIN_S = 12.0  # a process that has died is usually started again within this time, and tells more
 LOST_AFTER_S = 15.0  # without a beat; longer than a worker may be kept from the interpreter before it ends itself
 
 
@@ -24,7 +23,6 @@ class Slot:
     busy: float = 0.0
     problem: str | None = None
     _busy_at: tuple[float, float] = (0.0, 0.0)
-    _missed_s: float | None = None
 
     @property
     def is_there(self) -> bool:
@@ -38,7 +36,6 @@ class Slot:
         self.figures = WorkerFigures()
         self._busy_at = (now, 0.0)
         self.problem = None
-        self._missed_s = None
         if self.state != "leaving":
             self.state = "ready"
 
@@ -49,14 +46,6 @@ class Slot:
         if now - then >= 0.5:
             self.busy = min(1.0, max(0.0, (figures.busy_s - busy_s) / (now - then)))
             self._busy_at = (now, figures.busy_s)
-
-    def note_missed_order(self, now: float) -> None:
-        if self._missed_s is None:
-            self._missed_s = now
-
-    def has_missed_orders(self, now: float) -> bool:
-        """Whether an order did not get through, and the process that should have got it is still taken to be there."""
-        return self.is_there and self._missed_s is not None and now - self._missed_s > REPLACED_WITHIN_S
 
     def is_silent(self, now: float) -> bool:
         return self.is_there and now - self.heard_s > LOST_AFTER_S

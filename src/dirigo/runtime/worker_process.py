@@ -25,6 +25,7 @@ from dirigo.runtime.gate import Gate, Refusals
 from dirigo.runtime.intake import Intake
 from dirigo.runtime.keys import Keys
 from dirigo.runtime.last_words import LastWords
+from dirigo.runtime.line import Line
 from dirigo.runtime.log_posting import LogPosting
 from dirigo.runtime.payload import Schemas
 from dirigo.runtime.peers import Peers
@@ -80,7 +81,6 @@ class _Worker:
             outward.linger = 0
             keys.secure_client(outward)
         controller.identity = f"worker-{bootstrap.worker}-{os.getpid()}-{secrets.token_hex(4)}".encode()
-        controller.connect(bootstrap.controller)
         schemas = Schemas()
         peers = Peers(context, keys, bootstrap.worker, schemas, time.monotonic)
         self.site = Site(bootstrap.worker, peers, schemas, refusals)
@@ -103,7 +103,7 @@ class _Worker:
             self._executor,
             gate,
             lanes,
-            controller,
+            Line(controller, bootstrap.controller, refusals),
             LogPosting(log),
             hello,
             folder,
