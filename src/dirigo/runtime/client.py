@@ -5,6 +5,7 @@ A client may be used by several threads: each has a connection of its own.
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ from dirigo.flow.sinks.sink import Sink
 from dirigo.runtime import control
 from dirigo.runtime.errors import ControlError, JobFailed
 from dirigo.runtime.plain_columns import plain_schema
+from dirigo.runtime.reconnecting import connect_again
 from dirigo.runtime.results import ResultsReader
 from dirigo.runtime.shipping import manifest_of, named_shipment, ship
 from dirigo.scheduling import StrategyLike
@@ -29,10 +31,12 @@ T = TypeVar("T")
 
 BUDGET_BYTES = 64 << 20
 _ANSWER_S = 15.0
+_ASK_AGAIN_S, _ASK_AGAIN_S_MOST = 0.5, 4.0
+_BYTES_PER_S = 10 << 20  # a large request is given time to arrive before it is sent again
 _WAIT_S = 30.0  # for the end of a job, before asking again
 _OVER = ("finished", "cancelled", "failed")
 _FULL_S = 0.02
-_LOOK_MS = 500
+_LOOK_S = 0.5
 
 _encoder = msgspec.msgpack.Encoder()
 _answers = msgspec.msgpack.Decoder(control.Answer)
@@ -171,23 +175,10 @@ class Client:
 
     def _ask(self, request: Any, kind: type[T] | None, wait_s: float = 0.0) -> T:
         is_log = isinstance(request, control.GetLog | control.ReadLog)
-        socket = self._socket(is_log)
         self._mine.number = number = getattr(self._mine, "number", 0) + 1
         asked = control.AskedLog(number, request) if is_log else control.Asked(number, request)
-        until = time.monotonic() + self._answer_s + wait_s
         try:
-            socket.send(_encoder.encode(asked), zmq.NOBLOCK)
-            while True:
-                left_ms = int((until - time.monotonic()) * 1000)
-                if left_ms <= 0:
-                    raise self._silence()
-                if not socket.poll(min(left_ms, _LOOK_MS)):
-                    if (reason := self._why_silent()) is not None:
-                        raise ControlError(reason)
-                    continue
-                answer = _answers.decode(socket.recv_multipart()[-1])
-                if answer.number == number:  # or it is the answer to a question that was given up
-                    break
+            answer = self._answer_to(_encoder.encode(asked), number, is_log, self._answer_s + wait_s)
         except zmq.Again:
             raise self._silence() from None
         except zmq.ZMQError as error:
@@ -196,10 +187,48 @@ class Client:
             raise ControlError(answer.error)
         return answer.value if kind is None else msgspec.convert(answer.value, kind)
 
+    def _answer_to(self, asked: bytes, number: int, is_log: bool, patience_s: float) -> control.Answer:
+        """Ask until there is an answer: a request, or its answer, is lost when a connection is cut.
+
+        Asked again, it has the same number, so that nothing is done twice. If not even that is answered, the connection may
+        be dead without knowing so, and is made anew.
+        """
+        socket = self._socket(is_log)
+        until = time.monotonic() + patience_s
+        pause_s, travel_s = _ASK_AGAIN_S, len(asked) / _BYTES_PER_S
+        in_vain = 0
+        socket.send(asked, zmq.NOBLOCK)
+        again = time.monotonic() + pause_s + travel_s
+        while True:
+            now = time.monotonic()
+            if now >= until:
+                raise self._silence()
+            if not socket.poll(int(max(0.0, min(until - now, again - now, _LOOK_S)) * 1000) + 1):
+                if (reason := self._why_silent()) is not None:
+                    raise ControlError(reason)
+                if time.monotonic() < again:
+                    continue
+                in_vain += 1
+                if in_vain >= 2:
+                    connect_again(socket, self._endpoint(is_log))
+                socket.send(asked, zmq.NOBLOCK)
+                pause_s = min(2 * pause_s, _ASK_AGAIN_S_MOST)
+                again = time.monotonic() + pause_s + travel_s
+                continue
+            answer = _answers.decode(socket.recv_multipart()[-1])
+            if answer.number != number:  # it is the answer to a question that was given up, or a second one
+                continue
+            if not answer.is_pending:
+                return answer
+            in_vain = 0
+
     def _silence(self) -> ControlError:
         return ControlError(
             f"the cluster at {self.access.controller} does not answer; see whether it still runs, or start one."
         )
+
+    def _endpoint(self, is_log: bool) -> str:
+        return self.access.log if is_log else self.access.controller
 
     def _socket(self, is_log: bool) -> zmq.Socket[bytes]:
         attribute = "log" if is_log else "controller"
@@ -207,8 +236,9 @@ class Client:
         if socket is None:
             socket = self._context.socket(zmq.DEALER)
             socket.linger = 0
+            socket.identity = f"client-{secrets.token_hex(12)}".encode()  # the same after it has connected again
             self.access.keys.secure_client(socket)
-            socket.connect(self.access.log if is_log else self.access.controller)
+            socket.connect(self._endpoint(is_log))
             setattr(self._mine, attribute, socket)
             with self._lock:
                 self._sockets.append(socket)

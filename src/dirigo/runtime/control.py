@@ -451,7 +451,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Asked(_Record, frozen=True):
-    """A request with the number that its answer repeats."""
+    """A request with the number that its answer repeats. With the same number it is the same request, asked again."""
 
     number: int
     request: Request
@@ -470,6 +470,7 @@ class Answer(_Record, frozen=True):
     number: int
     value: Any = None
     error: str | None = None
+    is_pending: bool = False  # the request has come, was asked again meanwhile, and its answer has still to wait
 
 
 ToController = Asked | FromWorker

@@ -574,8 +574,9 @@ class Controller:
         """Tell a worker. If it does not hear of it, and no new process comes in its place, it is taken for lost."""
         self._lines.order(slot.identity, _encoder.encode(order))
 
-    def answer(self, identity: bytes, number: int, value: Any, error: str | None = None) -> None:
+    def answer(self, identity: bytes, answer: bytes) -> None:
+        """Tell a client. If it does not hear of it, it asks again."""
         try:
-            self._socket.send_multipart([identity, _encoder.encode(control.Answer(number, value, error))], zmq.NOBLOCK)
-        except zmq.ZMQError as error:  # whoever it was is gone
+            self._socket.send_multipart([identity, answer], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
             self.refusals.counts[f"undeliverable: {error.strerror}"] += 1

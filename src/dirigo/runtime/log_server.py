@@ -101,6 +101,7 @@ class LogServer:
         self.socket = context.socket(zmq.ROUTER)
         self.socket.linger = 0
         self.socket.router_mandatory = True
+        self.socket.router_handover = True  # whoever connects again is the same as before
         keys.secure_server(self.socket)
         self.endpoint = f"tcp://{host}:{self.socket.bind_to_random_port(f'tcp://{host}')}"
         self._syncing = LogSyncing(self._shelves, self._lock, lambda job: self._on_ended(job, None), self._give_up)
@@ -262,6 +263,9 @@ class LogServer:
 
     def _answer(self, identity: bytes, asked: AskedLog) -> None:
         request = asked.request
+        if any(each.identity == identity and each.number == asked.number for each in self._readers):
+            self._send(identity, _encoder.encode(Answer(asked.number, is_pending=True)))  # it was asked again
+            return
         if isinstance(request, ReadLog) and request.wait_s > 0 and len(self._readers) < _WAITING_MOST:
             self._readers.append(
                 _Reader(identity, asked.number, request, time.monotonic() + min(request.wait_s, _WAIT_S_MOST))

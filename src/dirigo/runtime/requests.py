@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from dirigo.runtime import control
 from dirigo.runtime.errors import ControlError
@@ -21,6 +24,27 @@ _WAITING_MOST = 10_000
 _RELEASE_S = 30.0  # for the workers to confirm a commit
 _QUERIES_REMEMBERED = 4096
 WORKERS_MOST = 1_000
+_CLIENTS_REMEMBERED = 4096
+_encoder = msgspec.msgpack.Encoder()
+
+# Requests that change something: asked again, because a connection was cut, they are not carried out again.
+_CHANGES = (
+    control.Submit
+    | control.CancelJob
+    | control.EndSources
+    | control.FailJob
+    | control.Resize
+    | control.StopCluster
+    | control.ReleaseBatch
+)
+
+
+@dataclass
+class _Change:
+    """The last request of a client that changes something, and what it was answered."""
+
+    number: int
+    answer: bytes | None = None  # None while it has to wait
 
 
 @dataclass
@@ -54,19 +78,54 @@ class Requests:
         self._waiting: list[_Waiting] = []
         self._releasing: dict[int, _Releasing] = {}
         self._last_release = 0
+        self._changes: OrderedDict[bytes, _Change] = OrderedDict()  # by client, the longest silent first
 
     def take(self, identity: bytes, asked: control.Asked) -> None:
+        number, request = asked.number, asked.request
+        if self._is_known(identity, asked):
+            return
+        if self._controller.is_stopping:
+            self._answer(identity, number, None, "the cluster is stopping, and takes no more requests.")
+            return
+        if isinstance(request, _CHANGES):
+            self._changes[identity] = _Change(number)
+            self._changes.move_to_end(identity)
+            if len(self._changes) > _CLIENTS_REMEMBERED:
+                self._changes.popitem(last=False)
         try:
-            done, value = self._do(identity, asked.number, asked.request)
+            done, value = self._do(identity, number, request)
         except ControlError as error:
-            self._controller.answer(identity, asked.number, None, str(error))
+            self._answer(identity, number, None, str(error))
             return
         except Exception as error:  # a client that gets no answer knows nothing
-            _log.exception("the controller could not handle %s", type(asked.request).__name__)
-            self._controller.answer(identity, asked.number, None, f"the controller failed: {type(error).__name__}: {error}")
+            _log.exception("the controller could not handle %s", type(request).__name__)
+            self._answer(identity, number, None, f"the controller failed: {type(error).__name__}: {error}")
             return
         if done:
-            self._controller.answer(identity, asked.number, value)
+            self._answer(identity, number, value)
+
+    def _is_known(self, identity: bytes, asked: control.Asked) -> bool:
+        """Whether a request was asked before; if so, it is answered as it was, or told that its answer has to wait."""
+        number = asked.number
+        answer: bytes | None = None
+        is_known = isinstance(asked.request, control.GetJob) and any(
+            (each.identity, each.number) == (identity, number) for each in self._waiting
+        )
+        change = self._changes.get(identity)
+        if change is not None and number < change.number:
+            return True  # a copy that was long on its way; nobody waits for it
+        if change is not None and number == change.number:
+            is_known, answer = True, change.answer
+        if is_known:
+            self._controller.answer(identity, answer or _encoder.encode(control.Answer(number, is_pending=True)))
+        return is_known
+
+    def _answer(self, identity: bytes, number: int, value: Any, error: str | None = None) -> None:
+        answer = _encoder.encode(control.Answer(number, value, error))
+        change = self._changes.get(identity)
+        if change is not None and change.number == number:
+            change.answer = answer
+        self._controller.answer(identity, answer)
 
     def _do(self, identity: bytes, number: int, request: control.Request) -> tuple[bool, Any]:
         """(whether the answer is known, the answer)"""
@@ -122,7 +181,7 @@ class Requests:
             job = self._controller.jobs.get(waiting.job)
             if job is None or not job.is_live or now >= waiting.until_s or is_last:
                 value = None if job is None else job.status()
-                self._controller.answer(waiting.identity, waiting.number, value)
+                self._answer(waiting.identity, waiting.number, value)
             else:
                 still.append(waiting)
         self._waiting = still
@@ -130,7 +189,7 @@ class Requests:
             if now >= releasing.until_s or is_last:
                 del self._releasing[request]
                 error = "a worker does not confirm the commit; the job may have failed."
-                self._controller.answer(releasing.identity, releasing.number, None, error)
+                self._answer(releasing.identity, releasing.number, None, error)
 
     # --- jobs ----------------------------------------------------------------------------------------------------------
 
@@ -204,7 +263,7 @@ class Requests:
                 raise ControlError("a worker that rows were brought to is gone; the job cannot go on.")
             by_worker.setdefault(attempt.worker, []).append((attempt.split, attempt.attempt))
         if not by_worker:
-            self._controller.answer(identity, number, "released")
+            self._answer(identity, number, "released")
             return
         self._last_release += 1
         until = time.monotonic() + _RELEASE_S
@@ -250,8 +309,8 @@ class Requests:
         wrong = [outcome for outcome in releasing.outcomes if outcome not in ("released", "known", "full")]
         if wrong:
             self._forget_commit(releasing)
-            self._controller.answer(releasing.identity, releasing.number, None, wrong[0])
+            self._answer(releasing.identity, releasing.number, None, wrong[0])
         else:
             outcome = "full" if "full" in releasing.outcomes else "released"
             releasing.commit.is_done = outcome == "released"
-            self._controller.answer(releasing.identity, releasing.number, outcome)
+            self._answer(releasing.identity, releasing.number, outcome)
