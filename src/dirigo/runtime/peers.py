@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import zmq
 
@@ -18,23 +18,29 @@ from dirigo.runtime.control import Member
 from dirigo.runtime.keys import Keys
 from dirigo.runtime.link import Parcel, Receiving, Sending
 from dirigo.runtime.payload import Frame, Schemas
+from dirigo.runtime.reconnecting import connect_again
 from dirigo.runtime.wire import FORMAT, Head, Pressure, encode_head, stripped
 
 CONTROL, DATA = 0, 1
 LARGE_BYTES = 1 << 16  # a control message of this size would hold up the others, and no order is asked of the wire
 PACKETS_IN_SOCKET = 256
 PACKET_BYTES_MOST = 1 << 20  # a burst is cut into packets of about this size
+RECONNECT_AFTER_S = 6.0  # a connection over which no acknowledgment comes may be dead without knowing
 LOST_AFTER_S = 30.0
+REPORT_AGAIN_S = 5.0  # while it stays so: other jobs may have begun meanwhile
 ACKNOWLEDGE_S = 0.2  # for a few bytes nobody waits: most acknowledgments ride on what goes the other way meanwhile
 
 
 class Lane:
     """One socket to a peer, and the link on it."""
 
-    __slots__ = ("receiving", "sending", "socket")
+    __slots__ = ("_connected_s", "_endpoint", "receiving", "sending", "socket")
 
-    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+    def __init__(self, socket: zmq.Socket[bytes], endpoint: str) -> None:
         self.socket = socket
+        self._endpoint = endpoint
+        self._connected_s = 0.0
+        socket.connect(endpoint)
         self.sending = Sending()
         self.receiving = Receiving()
 
@@ -51,16 +57,29 @@ class Lane:
                 return
             sending.next_unsent = parcel.number + 1
 
+    def tend(self, now: float) -> float:
+        """Offer again, after a while everything, and then over a new connection; for how long the peer has been silent."""
+        sending = self.sending
+        silent_s = sending.silent_s(now)
+        if silent_s > RECONNECT_AFTER_S and now - self._connected_s > RECONNECT_AFTER_S:
+            self._connected_s = now
+            connect_again(self.socket, self._endpoint)
+            sending.rewind()
+        elif sending.is_stuck(now):
+            sending.rewind()
+        self.offer()
+        return silent_s
+
 
 class Peer:
     """Another worker."""
 
-    __slots__ = ("is_reported", "lanes", "load_told", "member")
+    __slots__ = ("lanes", "load_told", "member", "reported_s")
 
     def __init__(self, member: Member, lanes: tuple[Lane, Lane]) -> None:
         self.member = member
         self.lanes = lanes
-        self.is_reported = False
+        self.reported_s = 0.0  # when it was last said to be out of reach
         self.load_told = ToldLoad()
 
 
@@ -98,17 +117,16 @@ class Peers:
                 self._drop(worker)
         for worker, member in wanted.items():
             if worker not in self.by_worker:
-                lanes = (Lane(self._connected(member.control)), Lane(self._connected(member.data)))
+                lanes = (Lane(self._socket(), member.control), Lane(self._socket(), member.data))
                 self.by_worker[worker] = Peer(member, lanes)
 
-    def _connected(self, endpoint: str) -> zmq.Socket[bytes]:
+    def _socket(self) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.PUSH)
         socket.sndhwm = PACKETS_IN_SOCKET
         socket.linger = 0
         socket.reconnect_ivl = 50
         socket.reconnect_ivl_max = 1000
         self._keys.secure_client(socket)
-        socket.connect(endpoint)
         return socket
 
     def _drop(self, worker: WorkerId) -> None:
@@ -124,36 +142,43 @@ class Peers:
 
     # --- sending -------------------------------------------------------------------------------------------------------
 
-    def send(self, messages: Sequence[Message]) -> None:
-        """Send messages, each to the worker that it names."""
+    def send(self, messages: Sequence[Message]) -> Sequence[Unsendable]:
+        """Send messages, each to the worker that it names; returns those that cannot be sent. The others are under way."""
         if len(messages) == 1:
-            self._send_to(messages[0].worker, messages)
-            return
+            return self._send_to(messages[0].worker, messages)
         by_worker: dict[WorkerId, list[Message]] = {}
         for message in messages:
             by_worker.setdefault(message.worker, []).append(message)
+        unsendable: list[Unsendable] = []
         for worker, its in by_worker.items():
-            self._send_to(worker, its)
+            unsendable += self._send_to(worker, its)
+        return unsendable
 
     def send_pressure(self, pressure: Pressure, workers: Iterable[WorkerId]) -> None:
         for worker in workers:
             self._send_to(worker, (pressure,))
 
-    def _send_to(self, worker: WorkerId, messages: Sequence[Message | Pressure]) -> None:
+    def _send_to(self, worker: WorkerId, messages: Sequence[Message | Pressure]) -> Sequence[Unsendable]:
         peer = self.by_worker.get(worker)
         if peer is None:
             self.lost_messages += len(messages)
-            return
+            return ()
+        unsendable: list[Unsendable] = []
         drafts: dict[int, Draft] = {}  # by lane; nearly always one
         for message in messages:
             if type(message) is Pressure:
                 header, frames, size, schemas = message, (), 0, ()
             else:
-                header, frames, size, schemas = stripped(message, self._schemas)  # type: ignore[arg-type,assignment]
+                try:
+                    header, frames, size, schemas = stripped(message, self._schemas)  # type: ignore[arg-type,assignment]
+                except Exception as error:  # a payload of the user's that cannot be pickled
+                    unsendable.append(Unsendable(message, error))  # type: ignore[arg-type]
+                    continue
             lane = DATA if type(message) is Data or size > LARGE_BYTES else CONTROL
             draft = drafts.get(lane)
             if draft is None:
                 draft = drafts[lane] = Draft()
+            draft.messages.append(message)
             draft.headers.append(header)
             if size:
                 draft.frames += frames
@@ -162,26 +187,35 @@ class Peers:
                 job = job_of(message.to)  # type: ignore[union-attr]
                 draft.charges[job] = draft.charges.get(job, 0) + size
                 if draft.size >= PACKET_BYTES_MOST:
-                    self._post(peer, lane, draft)
+                    unsendable += self._post(peer, lane, draft)
                     del drafts[lane]
         for lane, draft in drafts.items():
-            self._post(peer, lane, draft)
+            unsendable += self._post(peer, lane, draft)
+        return unsendable
 
-    def _post(self, peer: Peer, lane_number: int, draft: Draft) -> None:
+    def _post(self, peer: Peer, lane_number: int, draft: Draft) -> Sequence[Unsendable]:
         lane = peer.lanes[lane_number]
         sending = lane.sending
         new: tuple[tuple[int, bytes], ...] = ()
         if draft.schemas and not sending.schemas_sent.issuperset(draft.schemas):
             unknown = [number for number in dict.fromkeys(draft.schemas) if number not in sending.schemas_sent]
-            sending.schemas_sent.update(unknown)
             new = tuple((number, self._schemas.texts[number]) for number in unknown)
         number = sending.last + 1
         head = self._head(peer, number, new, tuple(draft.headers))
+        try:
+            encoded = encode_head(head)
+        except Exception as error:  # something that a strategy notes
+            peer.lanes[CONTROL].receiving.is_missing |= head.is_missing  # which has not been told now
+            if len(draft.messages) == 1:
+                return (Unsendable(draft.messages[0], error),)  # type: ignore[arg-type]
+            return [each for message in draft.messages for each in self._send_to(peer.member.worker, (message,))]
+        sending.schemas_sent.update([known for known, _ in new])
         charges = tuple(draft.charges.items())
         for job, size in charges:
             self.unacknowledged[job] += size
-        sending.add(Parcel(number, [encode_head(head), *draft.frames], charges), self._clock())
+        sending.add(Parcel(number, [encoded, *draft.frames], charges), self._clock())
         lane.offer()
+        return ()
 
     def _head(self, peer: Peer, number: int, schemas: tuple[tuple[int, bytes], ...], headers: tuple[Any, ...]) -> Head:
         """The head of a packet; acknowledgments ride on whatever goes the other way."""
@@ -251,24 +285,29 @@ class Peers:
             self._acknowledged_s = now
         silent = []
         for peer in self.by_worker.values():
-            for lane in peer.lanes:
-                if lane.sending.is_stuck(now):
-                    lane.sending.rewind()
-                lane.offer()
-                if lane.sending.silent_s(now) > LOST_AFTER_S and not peer.is_reported:
-                    peer.is_reported = True
-                    silent.append(peer)
+            silent_s = max([lane.tend(now) for lane in peer.lanes])
+            if silent_s > LOST_AFTER_S and now - peer.reported_s >= REPORT_AGAIN_S:
+                peer.reported_s = now
+                silent.append(peer)
             if any(lane.receiving.owes_soon() if is_time else lane.receiving.owes_much() for lane in peer.lanes):
                 self._acknowledge(peer)
         return silent
 
 
+class Unsendable(NamedTuple):
+    """A message that cannot be turned into bytes."""
+
+    message: Message
+    error: Exception
+
+
 class Draft:
     """A packet in the making."""
 
-    __slots__ = ("charges", "frames", "headers", "schemas", "size")
+    __slots__ = ("charges", "frames", "headers", "messages", "schemas", "size")
 
     def __init__(self) -> None:
+        self.messages: list[Message | Pressure] = []
         self.headers: list[Any] = []
         self.frames: list[Frame] = []
         self.schemas: list[int] = []

@@ -118,10 +118,9 @@ class Site:
         if leaving:
             jobs = self._note_use(leaving)
             self._weigh()
-            try:
-                self.peers.send(leaving)
-            except Exception as error:  # a payload of the user's that cannot be pickled
-                self._send_one_by_one(leaving, error)
+            for message, error in self.peers.send(leaving):
+                trace = "".join(traceback.format_exception(error))
+                self.fail(job_of(message.to), f"a message to {message.to} cannot be sent: {error}", trace)
             self._tell_pressure(jobs)
         if self.is_idle:
             self.wake_worker()
@@ -136,16 +135,6 @@ class Site:
     def tell_load(self) -> None:
         self._weigh()
         self.peers.tell_load()
-
-    def _send_one_by_one(self, messages: list[Message], _: Exception) -> None:
-        """Find out whose message cannot be sent, and fail its job alone."""
-        for message in messages:
-            if job_of(message.to) in self.jobs:
-                try:
-                    self.peers.send([message])
-                except Exception as error:
-                    trace = "".join(traceback.format_exception(error))
-                    self.fail(job_of(message.to), f"a message to {message.to} cannot be sent: {error}", trace)
 
     def _count_as_gone(self, message: Data) -> None:
         """A message that waited here is handed to another worker."""

@@ -1,0 +1,138 @@
+"""A message that cannot be turned into bytes: its job fails by name, and no other job notices."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import zmq
+
+import dirigo as dg
+from dirigo.kernel import Data, Lane
+from dirigo.kernel.message import Note
+from dirigo.runtime.control import Member
+from dirigo.runtime.errors import JobFailed
+from dirigo.runtime.gate import Refusals
+from dirigo.runtime.keys import Keys
+from dirigo.runtime.payload import Schemas
+from dirigo.runtime.peers import PACKET_BYTES_MOST, Peers
+from dirigo.runtime.site import Site
+from dirigo.runtime.wire import decode_head, decode_messages
+from faults.proxied import ProxiedCluster
+from runtime.clusters import PATIENCE_S, SCHEMA, counting, numbers, sorted_rows
+
+GOOD, BAD = "good~1", "bad~2"
+WORKERS = (1, 2)
+
+
+def batch(rows: int, column: str) -> pa.RecordBatch:
+    return pa.record_batch({column: np.arange(rows, dtype=np.int64)})
+
+
+def data(job: str, seq: int, worker: int, payload: Any) -> Data:
+    return Data(f"{job}/count/0", worker, f"{job}/source/0", 0, Lane.INPUT, seq, 0, payload)
+
+
+def stub() -> Any:
+    return SimpleNamespace(source_workers=frozenset(), budget=SimpleNamespace(queued=0), figures=SimpleNamespace())
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with zmq.Context() as context:
+        peers = Peers(context, Keys.new(), 0, Schemas(), lambda: 100.0)
+        peers.incarnation = 1
+        peers.set_members([Member(worker, 1, "tcp://127.0.0.1:1", "tcp://127.0.0.1:1") for worker in WORKERS])
+        made = Site(0, peers, peers._schemas, Refusals("a worker"))
+        made.jobs = {GOOD: stub(), BAD: stub()}
+        yield made
+        made.jobs.clear()
+        made.close()
+
+
+def kept(site: Site) -> list[tuple[int, int]]:
+    """The messages of the good job that are under way, as (worker, sequence number); all of them can be read."""
+    found = []
+    for worker, peer in site.peers.by_worker.items():
+        schemas = Schemas()
+        for lane in peer.lanes:
+            for parcel in lane.sending.kept:
+                frames = [bytes(frame) for frame in parcel.frames]
+                head = decode_head(frames)
+                for message in decode_messages(head, frames, schemas):
+                    assert isinstance(message, Data | Note)
+                    if message.to.startswith(GOOD):
+                        found.append((worker, message.seq if isinstance(message, Data) else message.note))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("bad", ["a payload", "a note"])
+def test_messages_of_others_leave_once_and_count_once(site: Site, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+    failed: list[tuple[str, str]] = []
+    monkeypatch.setattr(site, "fail", lambda job, error, _: failed.append((job, error)))
+    large = batch(PACKET_BYTES_MOST // 16, "large")  # two of them fill a packet
+    messages: list[Any] = []
+    for worker in WORKERS:
+        messages += [data(GOOD, seq, worker, (0, large)) for seq in (1, 2, 3)]
+        messages.append(Note(f"{GOOD}/count/0", worker, f"{GOOD}/source/0", 0, 4))
+    if bad == "a payload":
+        messages.insert(7, data(BAD, 1, WORKERS[1], threading.Lock()))
+    else:
+        messages.insert(7, Note(f"{BAD}/count/0", WORKERS[1], f"{BAD}/source/0", 0, threading.Lock()))
+    messages.append(data(GOOD, 5, WORKERS[1], (0, batch(3, "a schema that was not sent before"))))
+    site.worker.outgoing += messages
+    site.flush()
+    assert kept(site) == [(1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (2, 3), (2, 4), (2, 5)]
+    charged = sum(
+        size
+        for peer in site.peers.by_worker.values()
+        for lane in peer.lanes
+        for parcel in lane.sending.kept
+        for _, size in parcel.charges
+    )
+    assert site.peers.unacknowledged == {GOOD: charged}
+    assert 6 * large.nbytes < charged < 7 * large.nbytes
+    ((job, error),) = failed
+    assert job == BAD
+    assert error.startswith(f"a message to {BAD}/count/0 cannot be sent: ")
+
+
+class Locked(dg.Function):
+    """Sends downstream what cannot travel."""
+
+    ordered = True
+
+    def on_message(self, context: Any, row: Any) -> None:
+        context.emit({"n": row.n, "key": row.key})
+        if row.n == 500:
+            context.emit_critical(threading.Lock())
+
+
+class Hearing(dg.Function):
+    """Rows as they come."""
+
+    def on_message(self, context: Any, row: Any) -> None:
+        context.emit({"n": row.n})
+
+    def on_critical(self, context: Any, message: Any) -> None:
+        """Never comes."""
+
+
+def test_the_job_fails_by_name_and_another_one_beside_it_is_right(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with ProxiedCluster(tmp_path_factory.mktemp("logs")) as cluster:
+        flow, out = counting("beside", rows=20_000)
+        beside = cluster.submit(flow)
+        broken = dg.Dataflow("broken")
+        source = broken.source(dg.generator(numbers, SCHEMA, 1_000, block=100, time="ts", name="numbers"))
+        shown = source.process(Locked, schema={"n": "int64", "key": "int64"}).key_by("key")
+        shown.process(Hearing, schema={"n": "int64"}).sink(dg.collect())
+        handle = cluster.submit(broken)
+        with pytest.raises(JobFailed, match=r"job 'broken' failed: a message to broken~2/.* cannot be sent: .*lock"):
+            handle.wait(PATIENCE_S)
+        beside.wait(PATIENCE_S)
+        assert sorted_rows(out.rows) == sorted_rows(dg.testing.run(flow).rows())
