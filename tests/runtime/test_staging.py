@@ -212,14 +212,22 @@ def test_the_oldest_event_time_is_told_with_the_last_acknowledgment(staging: Sta
     assert (ack.oldest_ms, ack.newest_ms) == (20, 40)
 
 
-def test_a_lost_or_repeated_push_is_noticed(staging: Staging) -> None:
-    header = StageHeader("j", "s", 0, "a", 0, last=False)
-    assert staging.receive(header, [frame(1)]).error is None
-    error = staging.receive(StageHeader("j", "s", 0, "a", 2, last=True), [frame(3)]).error
-    assert error is not None
-    assert "Push 2 of the attempt a came where number 1 was due" in error
+def test_a_lost_push_is_asked_for_and_a_copy_is_acknowledged_and_not_taken_twice(staging: Staging) -> None:
+    def push(number: int, *frames: bytes, last: bool = False) -> StageAck:
+        return staging.receive(StageHeader("j", "s", 0, "a", number, last), frames)
+
+    assert push(1, frame(2)) == StageAck("a", -1, is_missing=True)
     assert files(staging) == 0
-    assert staging.receive(StageHeader("j", "s", 0, "a", 3, last=True), [frame(4)]).error is not None
+    assert push(0, frame(1)) == StageAck("a", 0)
+    assert push(2, frame(3), last=True) == StageAck("a", 0, is_missing=True)
+    assert push(0, frame(1)) == StageAck("a", 0)
+    assert push(1, frame(2)) == StageAck("a", 1)
+    assert push(2, frame(3), last=True) == StageAck("a", 2, newest_ms=3, oldest_ms=1)
+    assert push(1, frame(2)) == StageAck("a", 2, newest_ms=3, oldest_ms=1)
+    assert push(2, frame(3), last=True) == StageAck("a", 2, newest_ms=3, oldest_ms=1)
+    assert staging.release("q", 0, ["a"])
+    assert read(staging) == [1, 2, 3]
+    assert push(0, frame(1)).error is not None, "a copy that was long on its way begins nothing"
     assert files(staging) == 0
 
 

@@ -1,11 +1,12 @@
 """Pushing rows from outside to the worker that takes them in: what is said, and the side that pushes.
 
-One attempt goes to one split. Its pushes are numbered, so that none can be lost unnoticed, and each is acknowledged once its
-rows are on the worker's disk. The worker's side is ``staging``.
+One attempt goes to one split. Its pushes are numbered, and each is acknowledged once its rows are on the worker's disk; what
+is lost with a connection is sent again. The worker's side is ``staging``.
 """
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -17,11 +18,14 @@ import zmq
 
 from dirigo.kernel import DirigoError
 from dirigo.runtime.control import AttemptRef, SourcePlaces, SplitPlace
+from dirigo.runtime.link import RESEND_AFTER_S, Parcel, Sending
+from dirigo.runtime.reconnecting import connect_again
 
 STAGE, STAGED = b"stage", b"staged"
 PUSH_BYTES: Final = 1 << 20
 FRAME_ROWS: Final = 1 << 16
 _UNACKNOWLEDGED_MOST: Final = 8
+_IN_VAIN_MOST: Final = 3  # pushes that are sent again in vain, before the connection is taken for dead
 _PATIENCE_S: Final = 60.0
 _FAREWELL_MS: Final = 1_000  # how long a closed socket may go on delivering what was sent
 
@@ -49,13 +53,14 @@ class StageHeader(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StageAck(msgspec.Struct, frozen=True, array_like=True):
-    """The rows of a push are staged, or a sentence says why not. The last one tells the event times of the attempt."""
+    """The rows are staged up to this push, or a sentence says why not. The last one tells the event times of the attempt."""
 
     attempt: str
     number: int
     error: str | None = None
     newest_ms: int | None = None
     oldest_ms: int | None = None
+    is_missing: bool = False  # one that was not due has come: those after this number are wanted again
 
 
 class PushError(DirigoError):
@@ -84,7 +89,7 @@ class Pusher:
         self._frames: list[pa.Buffer] = []
         self._bytes = 0
         self._pushes = 0
-        self._acknowledged = 0
+        self._sending = Sending()  # where push 0 is number 1
         self._is_finished = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()  # of our own: a host may fork
         try:
@@ -111,7 +116,7 @@ class Pusher:
     def finish(self, reached_ms: int | None = None, arrival: Arrival | None = None) -> AttemptRef:
         """Send the rest, and wait until all of it is staged."""
         self._send(is_last=True, reached_ms=reached_ms, arrival=arrival)
-        while self._acknowledged < self._pushes:
+        while self._sending.kept:
             self._await_acknowledgment()
         self._is_finished = True
         place = self._place
@@ -142,31 +147,53 @@ class Pusher:
             self.close()
 
     def _send(self, is_last: bool, reached_ms: int | None = None, arrival: Arrival | None = None) -> None:
-        while self._pushes - self._acknowledged >= _UNACKNOWLEDGED_MOST:
+        while len(self._sending.kept) >= _UNACKNOWLEDGED_MOST:
             self._await_acknowledgment()
         places, split = self._places, self._place.split
         header = StageHeader(
             places.job, places.source, split, self.attempt, self._pushes, is_last, reached_ms, arrival=arrival
         )
-        try:
-            self._socket.send_multipart([STAGE, msgspec.msgpack.encode(header), *self._frames])
-        except zmq.Again:
-            raise self._impatience() from None
         self._pushes += 1
+        frames = [STAGE, msgspec.msgpack.encode(header), *self._frames]
+        self._sending.add(Parcel(self._pushes, frames, ()), time.monotonic())
         self._frames = []
         self._bytes = 0
+        self._offer()
+
+    def _offer(self) -> None:
+        for parcel in self._sending.unsent():
+            try:
+                self._socket.send_multipart(parcel.frames)
+            except zmq.Again:
+                raise self._impatience() from None
+            self._sending.next_unsent = parcel.number + 1
 
     def _await_acknowledgment(self) -> None:
-        if not self._socket.poll(int(self._patience_s * 1000)):
-            raise self._impatience()
+        """Until one comes. Whatever may have got lost meanwhile is sent again."""
+        until = time.monotonic() + self._patience_s
+        in_vain = 0
+        while not self._socket.poll(int(min(RESEND_AFTER_S, self._patience_s) * 1000)):
+            if time.monotonic() >= until:
+                raise self._impatience()
+            in_vain += 1
+            if in_vain % _IN_VAIN_MOST == 0:
+                connect_again(self._socket, self._place.endpoint)
+            self._sending.rewind()
+            self._offer()
         kind, body = self._socket.recv_multipart()
         ack = msgspec.msgpack.decode(body, type=StageAck)
         if kind != STAGED or ack.attempt != self.attempt:
             return
         if ack.error is not None:
             raise PushError(ack.error)
-        self._acknowledged += 1
-        self.newest_ms, self.oldest_ms = ack.newest_ms, ack.oldest_ms
+        self._sending.acknowledge(ack.number + 1, time.monotonic())
+        if ack.newest_ms is not None:
+            self.newest_ms, self.oldest_ms = ack.newest_ms, ack.oldest_ms
+        if ack.is_missing and self._sending.kept:
+            if self._sending.kept[0].number > ack.number + 2:
+                raise PushError("The worker has lost rows that it had staged; Spark has to run the task again.")
+            self._sending.rewind()
+            self._offer()
 
     def _impatience(self) -> PushError:
         return PushError(

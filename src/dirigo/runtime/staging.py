@@ -27,7 +27,7 @@ _END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _SUFFIX: Final = ".arrow"
 _QUERIES_REMEMBERED: Final = 4096
 _BETWEEN_MS: Final = 500  # that Spark takes at most from the commit of a micro-batch to the next one if rows wait
-_NUMBER_ERROR: Final = "; the rows between were lost on the way, and Spark has to run the task again."
+_ATTEMPTS_REMEMBERED: Final = 4096  # that are gone; a copy of a push may be long on its way
 
 Frame = bytes | memoryview
 
@@ -96,6 +96,7 @@ class Staging:
         self._wall_clock = wall_clock
         self._open: OrderedDict[str, _Attempt] = OrderedDict()  # the longest untouched first
         self._sealed: OrderedDict[str, _Attempt] = OrderedDict()
+        self._gone: OrderedDict[str, None] = OrderedDict()
         self._files_made = 0
         self._last: OrderedDict[str, _Commit] = OrderedDict()  # by query: ids of micro-batches only grow
         self._lock = Lock()
@@ -118,24 +119,29 @@ class Staging:
             if header.is_dropped:
                 self.drop([attempt])
                 return StageAck(attempt, header.number)
-            self.stage(attempt, frames, header.number)
-            if not header.last:
-                return StageAck(attempt, header.number)
-            self.seal(attempt, header.reached_ms, header.arrival)
-            sealed = self._sealed[attempt]
-            return StageAck(attempt, header.number, newest_ms=sealed.newest_ms, oldest_ms=sealed.oldest_ms)
+            if attempt in self._gone:
+                raise self._unknown(attempt)
+            known = self._open.get(attempt) or self._sealed.get(attempt)
+            due = 0 if known is None else known.pushes
+            if header.number > due:
+                return StageAck(attempt, due - 1, is_missing=True)
+            if header.number == due:
+                self.stage(attempt, frames)
+                if header.last:
+                    self.seal(attempt, header.reached_ms, header.arrival)
+            number = max(due - 1, header.number)  # of a copy, too
+            sealed = self._sealed.get(attempt)
+            if sealed is None:
+                return StageAck(attempt, number)
+            return StageAck(attempt, number, newest_ms=sealed.newest_ms, oldest_ms=sealed.oldest_ms)
         except StagingError as error:
             return StageAck(attempt, header.number, str(error))
 
-    def stage(self, attempt: str, frames: Sequence[Frame], number: int | None = None) -> None:
-        """Write record batch messages to the attempt's file. ``number`` counts its pushes; a missing one is noticed."""
+    def stage(self, attempt: str, frames: Sequence[Frame]) -> None:
+        """Write record batch messages to the attempt's file."""
         if attempt in self._sealed:
             raise StagingError(f"The attempt {attempt} is complete and takes no more rows; begin a new one.")
         staged = self._open.get(attempt)
-        expected = 0 if staged is None else staged.pushes
-        if number is not None and number != expected:
-            self.drop([attempt])
-            raise StagingError(f"Push {number} of the attempt {attempt} came where number {expected} was due{_NUMBER_ERROR}")
         if staged is None:
             staged = self._begin(attempt)
         try:
@@ -180,6 +186,7 @@ class Staging:
         names = list(dict.fromkeys(attempts))
         self.check(query, batch, names)
         winners = [self._sealed.pop(attempt) for attempt in names]
+        self._remember(names)
         arrival = next((each.arrival for each in winners if each.arrival is not None), None)
         arrived_s = None if arrival is None else self._arrived_s(arrival, self._last.get(query))
         began_ms = None if arrival is None else arrival.began_ms
@@ -231,6 +238,7 @@ class Staging:
 
     def drop(self, attempts: Sequence[str]) -> None:
         """Forget attempts that will not be released, as far as they are known."""
+        self._remember(attempts)
         for attempt in attempts:
             staged = self._open.pop(attempt, None) or self._sealed.pop(attempt, None)
             if staged is not None:
@@ -290,6 +298,13 @@ class Staging:
         self._files_made += 1
         self._open[attempt] = staged
         return staged
+
+    def _remember(self, attempts: Sequence[str]) -> None:
+        """These are gone, so that a late copy of a push does not begin them anew."""
+        for attempt in attempts:
+            self._gone[attempt] = None
+        while len(self._gone) > _ATTEMPTS_REMEMBERED:
+            self._gone.popitem(last=False)
 
     def _forget_abandoned(self) -> None:
         now = self._clock()
