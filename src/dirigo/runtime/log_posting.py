@@ -8,9 +8,12 @@ import msgspec
 import zmq
 
 from dirigo.runtime.link import Parcel, Sending
+from dirigo.runtime.reconnecting import connect_again
 from dirigo.runtime.site import Site
 
 _UNDER_WAY_BYTES_MOST = 8 << 20
+RECONNECT_AFTER_S = 6.0  # a connection over which no acknowledgment comes may be dead without knowing
+LOST_AFTER_S = 30.0
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -44,9 +47,12 @@ class LogPosting:
         self._sending = Sending()
         self._under_way = 0
         self._who: tuple[int, int] | None = None
+        self._endpoint = ""
+        self._connected_s = 0.0
 
     def connect(self, endpoint: str, worker: int, incarnation: int) -> None:
         if self._who is None:
+            self._endpoint = endpoint
             self.socket.connect(endpoint)
             self._who = (worker, incarnation)
 
@@ -68,12 +74,30 @@ class LogPosting:
             self._under_way += size
         if self._sending.is_stuck(now):
             self._sending.rewind()
+            self._look(site, now)
         for parcel in self._sending.unsent():
             try:
                 self.socket.send_multipart(parcel.frames, zmq.NOBLOCK)
             except zmq.Again:
                 return
             self._sending.next_unsent = parcel.number + 1
+
+    def _look(self, site: Site, now: float) -> None:
+        """Nothing was acknowledged for a while: make the connection anew, and at last give up the jobs that wait for it."""
+        silent_s = self._sending.silent_s(now)
+        if silent_s > RECONNECT_AFTER_S and now - self._connected_s > RECONNECT_AFTER_S:
+            self._connected_s = now
+            connect_again(self.socket, self._endpoint)
+        if silent_s > LOST_AFTER_S:
+            jobs = {job for parcel in self._sending.kept for job, _ in parcel.charges}
+            with site.lock:
+                for job in jobs:
+                    site.fail(
+                        job,
+                        f"worker {site.worker.id} cannot bring its results to the log at {self._endpoint}; see that its "
+                        "host can connect to it, and submit the job again.",
+                        None,
+                    )
 
     def receive(self, site: Site) -> None:
         """Acknowledgments."""
