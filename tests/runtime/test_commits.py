@@ -87,7 +87,7 @@ def play(tmp_path: Path) -> Iterator[Play]:
 def test_a_commit_that_failed_everywhere_is_forgotten_and_may_come_with_other_attempts(play: Play) -> None:
     failing = play.commit(5, "a", "b")
     assert play.answer("there is no attempt a", "there is no attempt b") == ["a", "b"]
-    with pytest.raises(ControlError, match="there is no attempt [ab]"):
+    with pytest.raises(ControlError, match=r"there is no attempt [ab]"):
         failing.result(PATIENCE_S)
     assert not play.query.is_committing(5)
     again = play.commit(5, "c", "d")
