@@ -13,7 +13,7 @@ settings.register_profile("dirigo", deadline=None)
 settings.load_profile("dirigo")
 
 FOLDERS_THAT_SHARE = ("spark", "runtime", "cli")
-FILES_THAT_SHARE = ("oracle", "structured", "summarising")
+FILES_THAT_SHARE = ("oracle", "structured", "summarising", "connections")
 
 
 def shares(file: PurePosixPath) -> bool:

@@ -74,6 +74,7 @@ def test_a_peer_that_stays_lost_is_reported_on_and_on_for_jobs_that_come_later(p
     assert place.tend_for(4 * REPORT_AGAIN_S) == 4
 
 
+@pytest.mark.acceptance
 def test_jobs_across_a_pair_that_is_broken_twice_fail_each_time(tmp_path: Path) -> None:
     with ProxiedCluster(tmp_path, run=run_impatient_worker) as cluster:
         proxy = cluster.proxy

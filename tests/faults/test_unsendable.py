@@ -12,19 +12,15 @@ import pyarrow as pa
 import pytest
 import zmq
 
-import dirigo as dg
 from dirigo.kernel import Data, Lane
 from dirigo.kernel.message import Note
 from dirigo.runtime.control import Member
-from dirigo.runtime.errors import JobFailed
 from dirigo.runtime.gate import Refusals
 from dirigo.runtime.keys import Keys
 from dirigo.runtime.payload import Schemas
 from dirigo.runtime.peers import PACKET_BYTES_MOST, Peers
 from dirigo.runtime.site import Site
 from dirigo.runtime.wire import decode_head, decode_messages
-from faults.proxied import ProxiedCluster
-from runtime.clusters import PATIENCE_S, SCHEMA, counting, numbers, sorted_rows
 
 GOOD, BAD = "good~1", "bad~2"
 WORKERS = (1, 2)
@@ -100,39 +96,3 @@ def test_messages_of_others_leave_once_and_count_once(site: Site, monkeypatch: p
     ((job, error),) = failed
     assert job == BAD
     assert error.startswith(f"a message to {BAD}/count/0 cannot be sent: ")
-
-
-class Locked(dg.Function):
-    """Sends downstream what cannot travel."""
-
-    ordered = True
-
-    def on_message(self, context: Any, row: Any) -> None:
-        context.emit({"n": row.n, "key": row.key})
-        if row.n == 500:
-            context.emit_critical(threading.Lock())
-
-
-class Hearing(dg.Function):
-    """Rows as they come."""
-
-    def on_message(self, context: Any, row: Any) -> None:
-        context.emit({"n": row.n})
-
-    def on_critical(self, context: Any, message: Any) -> None:
-        """Never comes."""
-
-
-def test_the_job_fails_by_name_and_another_one_beside_it_is_right(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with ProxiedCluster(tmp_path_factory.mktemp("logs")) as cluster:
-        flow, out = counting("beside", rows=20_000)
-        beside = cluster.submit(flow)
-        broken = dg.Dataflow("broken")
-        source = broken.source(dg.generator(numbers, SCHEMA, 1_000, block=100, time="ts", name="numbers"))
-        shown = source.process(Locked, schema={"n": "int64", "key": "int64"}).key_by("key")
-        shown.process(Hearing, schema={"n": "int64"}).sink(dg.collect())
-        handle = cluster.submit(broken)
-        with pytest.raises(JobFailed, match=r"job 'broken' failed: a message to broken~2/.* cannot be sent: .*lock"):
-            handle.wait(PATIENCE_S)
-        beside.wait(PATIENCE_S)
-        assert sorted_rows(out.rows) == sorted_rows(dg.testing.run(flow).rows())

@@ -112,6 +112,41 @@ def test_a_job_that_needs_what_a_worker_cannot_import(cluster: LocalCluster) -> 
     assert "ModuleNotFoundError" in str(caught.value.remote_traceback)
 
 
+class Locked(dg.Function):
+    """Sends downstream what cannot travel."""
+
+    ordered = True
+
+    def on_message(self, context: Any, row: Any) -> None:
+        context.emit({"n": row.n, "key": row.key})
+        if row.n == 500:
+            context.emit_critical(threading.Lock())
+
+
+class Hearing(dg.Function):
+    """Rows as they come."""
+
+    def on_message(self, context: Any, row: Any) -> None:
+        context.emit({"n": row.n})
+
+    def on_critical(self, context: Any, message: Any) -> None:
+        """Never comes."""
+
+
+def test_a_job_whose_message_cannot_be_sent_fails_and_another_one_beside_it_is_right(cluster: LocalCluster) -> None:
+    flow, out = counting("beside", rows=20_000)
+    beside = cluster.submit(flow)
+    broken = dg.Dataflow("broken")
+    source = broken.source(dg.generator(numbers, SCHEMA, 1_000, block=100, time="ts", name="numbers"))
+    shown = source.process(Locked, schema={"n": "int64", "key": "int64"}).key_by("key")
+    shown.process(Hearing, schema={"n": "int64"}).sink(dg.collect())
+    handle = cluster.submit(broken)
+    with pytest.raises(JobFailed, match=r"job 'broken' failed: a message to broken~\d+/.* cannot be sent: .*lock"):
+        handle.wait(PATIENCE_S)
+    beside.wait(PATIENCE_S)
+    assert sorted_rows(out.rows) == expected(flow)
+
+
 # --- requests that cannot be met -------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from dirigo.runtime.reconnecting import connect_again
 ALONE_AFTER_S = 15.0  # without the controller
 RECONNECT_AFTER_S = 4.0  # it speaks every second: a connection over which nothing comes may be dead without knowing
 
+_log = logging.getLogger(__name__)
 _encoder = msgspec.msgpack.Encoder()
 _orders = msgspec.msgpack.Decoder(control.ToWorker)
 
@@ -59,6 +61,7 @@ class Line:
             raise ConnectionError("the controller does not hear this worker, which ends")
         if now - max(self._heard_s, self._connected_s) > RECONNECT_AFTER_S:
             self._connected_s = now
+            _log.warning("the controller at %s is silent; this worker connects anew", self._endpoint)
             connect_again(self.socket, self._endpoint)
             self._channel.send_again()
 

@@ -90,6 +90,7 @@ class LogPosting:
             connect_again(self.socket, self._endpoint)
         if silent_s > LOST_AFTER_S:
             jobs = {job for parcel in self._sending.kept for job, _ in parcel.charges}
+            jobs |= {result.job for result in list(site.results)}
             with site.lock:
                 for job in jobs:
                     site.fail(

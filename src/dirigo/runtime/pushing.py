@@ -90,6 +90,7 @@ class Pusher:
         self._bytes = 0
         self._pushes = 0
         self._sending = Sending()  # where push 0 is number 1
+        self._gap: int | None = None  # after which push a gap was told last
         self._is_finished = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()  # of our own: a host may fork
         try:
@@ -189,9 +190,10 @@ class Pusher:
         self._sending.acknowledge(ack.number + 1, time.monotonic())
         if ack.newest_ms is not None:
             self.newest_ms, self.oldest_ms = ack.newest_ms, ack.oldest_ms
-        if ack.is_missing and self._sending.kept:
+        if ack.is_missing and self._sending.kept and ack.number != self._gap:  # each push behind a gap tells of it
             if self._sending.kept[0].number > ack.number + 2:
                 raise PushError("The worker has lost rows that it had staged; Spark has to run the task again.")
+            self._gap = ack.number
             self._sending.rewind()
             self._offer()
 

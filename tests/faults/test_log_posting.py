@@ -1,0 +1,81 @@
+"""A worker that cannot bring its results to the log: it connects anew, and at last says so."""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Lock
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+import zmq
+
+from dirigo.runtime import log_posting
+from dirigo.runtime.gate import Refusals
+from dirigo.runtime.log_posting import LOST_AFTER_S, RECONNECT_AFTER_S, LogAck, LogPosting
+from dirigo.runtime.site import Result
+
+
+class Socket:
+    """Takes everything, and hands out the acknowledgments that a test gives."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.connected = 0
+        self.acks: deque[bytes] = deque()
+
+    def connect(self, _: str) -> None:
+        self.connected += 1
+
+    def disconnect(self, _: str) -> None:
+        """Nothing is to be done."""
+
+    def send_multipart(self, _frames: Any, _flags: int) -> None:
+        self.sent += 1
+
+    def recv_multipart(self, _flags: int) -> list[bytes]:
+        if not self.acks:
+            raise zmq.Again
+        return [self.acks.popleft()]
+
+
+def test_results_that_nobody_acknowledges_fail_their_jobs_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr(log_posting, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    failed: list[tuple[str, str]] = []
+    rows = pa.record_batch({"n": [1, 2, 3]})
+    large = log_posting._UNDER_WAY_BYTES_MOST
+    site: Any = SimpleNamespace(
+        lock=Lock(),
+        worker=SimpleNamespace(id=3),
+        jobs={name: SimpleNamespace(logged_bytes=0) for name in ("kept~1", "waiting~2", "other~3")},
+        results=deque([Result("kept~1", "out", 0, rows, large), Result("waiting~2", "out", 0, rows, 1)]),
+        refusals=Refusals("a worker"),
+        fail=lambda job, error, _: failed.append((job, error)),
+    )
+    socket = Socket()
+    posting = LogPosting(socket)  # type: ignore[arg-type]
+    posting.connect("tcp://the-log:1", 3, 7)
+
+    def wait(seconds: float) -> None:
+        for _ in range(round(seconds * 10)):
+            now[0] += 0.1
+            posting.post(site)
+
+    posting.post(site)
+    wait(LOST_AFTER_S - 1.0)
+    assert not failed
+    assert 3 <= socket.connected - 1 <= LOST_AFTER_S / RECONNECT_AFTER_S
+    wait(4.0)
+    assert {job for job, _ in failed} == {"kept~1", "waiting~2"}  # also what has to wait behind it
+    assert all(
+        error.startswith("worker 3 cannot bring its results to the log at tcp://the-log:1; see that") for _, error in failed
+    )
+    failed.clear()
+    socket.acks.append(msgspec.msgpack.encode(LogAck(1)))
+    posting.receive(site)
+    wait(1.0)
+    assert not site.results, "it goes on where it was"
+    assert site.jobs["kept~1"].logged_bytes == large
