@@ -209,7 +209,8 @@ class Peers:
             if len(draft.messages) == 1:
                 return (Unsendable(draft.messages[0], error),)  # type: ignore[arg-type]
             return [each for message in draft.messages for each in self._send_to(peer.member.worker, (message,))]
-        sending.schemas_sent.update([known for known, _ in new])
+        if new:
+            sending.schemas_sent.update([known for known, _ in new])
         charges = tuple(draft.charges.items())
         for job, size in charges:
             self.unacknowledged[job] += size
