@@ -34,7 +34,8 @@ class Way:
         self.source = source
         self.sink = sink
         self.held = bytearray()
-        self.carried = 0
+        self.carried = 0  # bytes
+        self.swallowed = 0
         self.is_swallowed = False  # what comes is thrown away
 
 
@@ -269,7 +270,9 @@ class Proxy:
         data = way.source.recv(_CHUNK)
         if not data:
             self._close(connection)
-        elif not way.is_swallowed:
+        elif way.is_swallowed:
+            way.swallowed += len(data)
+        else:
             way.carried += len(data)
             way.held += data
             self._write(way)
