@@ -17,6 +17,7 @@ from dirigo.flow.sources.pushed import PushedSplit
 from dirigo.flow.time_column import LATEST_MS
 from dirigo.runtime.control import SourcePlaces, SplitPlace
 from dirigo.runtime.keys import Keys
+from dirigo.runtime.pieces import joined
 from dirigo.runtime.pushing import PUSH_BYTES, STAGED, Arrival, Pusher, PushError, StageAck, StageHeader
 from dirigo.runtime.staging import Staging, StagingError
 
@@ -371,7 +372,7 @@ class Taker:
         """Take in what has come, and only then acknowledge it; returns how many pushes that was."""
         acks = []
         while self.socket.poll(wait_ms):
-            peer, _, body, *frames = self.socket.recv_multipart()
+            peer, _, body, *frames = joined(self.socket.recv_multipart())
             self.sizes.append(sum(map(len, frames)))
             acks.append((peer, self.staging.receive(msgspec.msgpack.decode(body, type=StageHeader), frames)))
         for peer, ack in acks:

@@ -27,6 +27,7 @@ from dirigo.flow.sources.pushed import PushedSplit
 from dirigo.kernel import DirigoError
 from dirigo.runtime.control import AttemptRef, SourcePlaces, SplitPlace
 from dirigo.runtime.errors import ControlError
+from dirigo.runtime.pieces import joined
 from dirigo.runtime.pushing import STAGED, Pusher, PushError, StageHeader
 from dirigo.runtime.staging import Staging
 from dirigo.spark.data_source import dirigo_format
@@ -127,7 +128,7 @@ class Home:
         while not self._stopping.is_set():
             if not self._socket.poll(50):
                 continue
-            peer, kind, body, *frames = self._socket.recv_multipart()
+            peer, kind, body, *frames = joined(self._socket.recv_multipart())
             if kind == b"ask":
                 self._socket.send_multipart([peer, msgspec.msgpack.encode(self._answer(*msgspec.msgpack.decode(body)))])
                 continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -21,6 +21,8 @@ from dirigo.flow.job import Job
 from dirigo.flow.sinks.sink import Sink
 from dirigo.runtime import control
 from dirigo.runtime.errors import ControlError, JobFailed
+from dirigo.runtime.payload import Frame
+from dirigo.runtime.pieces import cut
 from dirigo.runtime.plain_columns import plain_schema
 from dirigo.runtime.reconnecting import connect_again
 from dirigo.runtime.results import ResultsReader
@@ -178,7 +180,7 @@ class Client:
         self._mine.number = number = getattr(self._mine, "number", 0) + 1
         asked = control.AskedLog(number, request) if is_log else control.Asked(number, request)
         try:
-            answer = self._answer_to(_encoder.encode(asked), number, is_log, self._answer_s + wait_s)
+            answer = self._answer_to(cut([_encoder.encode(asked)]), number, is_log, self._answer_s + wait_s)
         except zmq.Again:
             raise self._silence() from None
         except zmq.ZMQError as error:
@@ -187,7 +189,7 @@ class Client:
             raise ControlError(answer.error)
         return answer.value if kind is None else msgspec.convert(answer.value, kind)
 
-    def _answer_to(self, asked: bytes, number: int, is_log: bool, patience_s: float) -> control.Answer:
+    def _answer_to(self, asked: Sequence[Frame], number: int, is_log: bool, patience_s: float) -> control.Answer:
         """Ask until there is an answer: a request, or its answer, is lost when a connection is cut.
 
         Asked again, it has the same number, so that nothing is done twice. If not even that is answered, the connection may
@@ -195,9 +197,9 @@ class Client:
         """
         socket = self._socket(is_log)
         until = time.monotonic() + patience_s
-        pause_s, travel_s = _ASK_AGAIN_S, len(asked) / _BYTES_PER_S
+        pause_s, travel_s = _ASK_AGAIN_S, sum(map(len, asked)) / _BYTES_PER_S
         in_vain = 0
-        socket.send(asked, zmq.NOBLOCK)
+        socket.send_multipart(asked, zmq.NOBLOCK)
         again = time.monotonic() + pause_s + travel_s
         while True:
             now = time.monotonic()
@@ -211,7 +213,7 @@ class Client:
                 in_vain += 1
                 if in_vain >= 2:
                     connect_again(socket, self._endpoint(is_log))
-                socket.send(asked, zmq.NOBLOCK)
+                socket.send_multipart(asked, zmq.NOBLOCK)
                 pause_s = min(2 * pause_s, _ASK_AGAIN_S_MOST)
                 again = time.monotonic() + pause_s + travel_s
                 continue

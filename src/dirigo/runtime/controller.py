@@ -28,6 +28,7 @@ from dirigo.runtime.lines import Lines
 from dirigo.runtime.log.errors import LogError
 from dirigo.runtime.log_server import RETAIN_BYTES, RETAIN_S, LogServer
 from dirigo.runtime.membership import Slot
+from dirigo.runtime.pieces import joined
 from dirigo.runtime.pool import Pool
 from dirigo.runtime.requests import Requests
 from dirigo.runtime.shipping import named_shipment
@@ -201,7 +202,7 @@ class Controller:
     def _take(self, frames: list[bytes]) -> None:
         """Requests and greetings come alone; what else a worker says has come through its channel."""
         try:
-            identity, *heads, body = frames
+            identity, *heads, body = joined(frames)
             if heads:
                 (head,) = heads
                 taken = self._lines.take(identity, head, body)

@@ -10,6 +10,7 @@ import zmq
 
 from dirigo.runtime.gate import Refusals
 from dirigo.runtime.installed import InstalledJob
+from dirigo.runtime.pieces import joined
 from dirigo.runtime.pushing import STAGE, STAGED, StageAck, StageHeader
 from dirigo.runtime.threads import OnEscape, ServiceThread
 
@@ -43,7 +44,7 @@ class Intake:
     def _run(self) -> None:
         while not self._is_stopping:
             if self._socket.poll(_POLL_MS):
-                frames = self._socket.recv_multipart()
+                frames = joined(self._socket.recv_multipart())
                 try:
                     header = self._header(frames)
                 except (msgspec.DecodeError, ValueError) as error:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import zmq
 
 from dirigo.kernel import Message
+from dirigo.runtime.pieces import joined
 from dirigo.runtime.site import Site
 from dirigo.runtime.wire import BadPacketError, Broken, Head, Pressure, decode_head, decode_messages
 
@@ -51,7 +52,7 @@ class Lanes:
         packets: list[Packet] = []
         for _ in range(_PACKETS_AT_ONCE):
             try:
-                frames = socket.recv_multipart(zmq.NOBLOCK)
+                frames = joined(socket.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
                 break
             try:

@@ -13,6 +13,7 @@ import zmq
 from dirigo.runtime import control
 from dirigo.runtime.channel import Channel, decode_head
 from dirigo.runtime.gate import Refusals
+from dirigo.runtime.pieces import cut
 from dirigo.runtime.reconnecting import connect_again
 
 ALONE_AFTER_S = 15.0  # without the controller
@@ -37,7 +38,7 @@ class Line:
     def greet(self, hello: control.Hello) -> None:
         """Ask to be let in. There is no channel before."""
         try:
-            self.socket.send(_encoder.encode(hello), zmq.NOBLOCK)
+            self.socket.send_multipart(cut([_encoder.encode(hello)]), zmq.NOBLOCK)
         except zmq.Again:
             return  # next time
 
@@ -96,7 +97,7 @@ class Line:
 
     def _send(self, head: bytes, body: bytes) -> bool:
         try:
-            self.socket.send_multipart([head, body], zmq.NOBLOCK)
+            self.socket.send_multipart(cut([head, body]), zmq.NOBLOCK)
         except zmq.Again:
             return False
         return True

@@ -8,6 +8,7 @@ import msgspec
 import zmq
 
 from dirigo.runtime.link import Parcel, Sending
+from dirigo.runtime.pieces import cut
 from dirigo.runtime.reconnecting import connect_again
 from dirigo.runtime.site import Site
 
@@ -70,7 +71,7 @@ class LogPosting:
             count = -1 if rows is None else rows.num_rows
             number = self._sending.last + 1
             head = _encoder.encode(Posted(*self._who, number, job, sink, partition, count))
-            self._sending.add(Parcel(number, (head, body), ((job, size),)), now)
+            self._sending.add(Parcel(number, cut((head, body)), ((job, size),)), now)
             self._under_way += size
         if self._sending.is_stuck(now):
             self._sending.rewind()

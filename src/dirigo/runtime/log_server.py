@@ -34,6 +34,7 @@ from dirigo.runtime.log.store import ResultLog
 from dirigo.runtime.log_posting import LogAck, Posted
 from dirigo.runtime.log_shelf import Shelf, number_of
 from dirigo.runtime.log_syncing import SYNC_BYTES, LogSyncing
+from dirigo.runtime.pieces import joined
 from dirigo.runtime.threads import ServiceThread
 
 _log = logging.getLogger(__name__)
@@ -169,7 +170,7 @@ class LogServer:
                 touched: dict[bytes, tuple[int, int]] = {}
                 for _ in range(_AT_ONCE):
                     try:
-                        frames = self.socket.recv_multipart(zmq.NOBLOCK)
+                        frames = joined(self.socket.recv_multipart(zmq.NOBLOCK))
                     except zmq.Again:
                         break
                     self._take(frames, touched)

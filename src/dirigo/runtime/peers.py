@@ -18,6 +18,7 @@ from dirigo.runtime.control import Member
 from dirigo.runtime.keys import Keys
 from dirigo.runtime.link import Parcel, Receiving, Sending
 from dirigo.runtime.payload import Frame, Schemas
+from dirigo.runtime.pieces import cut
 from dirigo.runtime.reconnecting import connect_again
 from dirigo.runtime.wire import FORMAT, Head, Pressure, encode_head, stripped
 
@@ -214,7 +215,7 @@ class Peers:
         charges = tuple(draft.charges.items())
         for job, size in charges:
             self.unacknowledged[job] += size
-        sending.add(Parcel(number, [encoded, *draft.frames], charges), self._clock())
+        sending.add(Parcel(number, cut([encoded, *draft.frames]), charges), self._clock())
         lane.offer()
         return ()
 

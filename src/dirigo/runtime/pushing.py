@@ -19,6 +19,7 @@ import zmq
 from dirigo.kernel import DirigoError
 from dirigo.runtime.control import AttemptRef, SourcePlaces, SplitPlace
 from dirigo.runtime.link import RESEND_AFTER_S, Parcel, Sending
+from dirigo.runtime.pieces import cut
 from dirigo.runtime.reconnecting import connect_again
 
 STAGE, STAGED = b"stage", b"staged"
@@ -86,7 +87,7 @@ class Pusher:
         self._places = places
         self._place = place
         self._patience_s = patience_s
-        self._frames: list[pa.Buffer] = []
+        self._frames: list[memoryview] = []
         self._bytes = 0
         self._pushes = 0
         self._sending = Sending()  # where push 0 is number 1
@@ -107,11 +108,11 @@ class Pusher:
     def push(self, batch: pa.RecordBatch) -> None:
         """Rows in the source's own columns. They are sent when enough of them are there."""
         for part in _slices(batch):
-            frame = part.serialize()
-            if self._frames and self._bytes + frame.size > PUSH_BYTES:
+            frame = memoryview(part.serialize())
+            if self._frames and self._bytes + len(frame) > PUSH_BYTES:
                 self._send(is_last=False)
             self._frames.append(frame)
-            self._bytes += frame.size
+            self._bytes += len(frame)
             self.rows += part.num_rows
 
     def finish(self, reached_ms: int | None = None, arrival: Arrival | None = None) -> AttemptRef:
@@ -155,7 +156,7 @@ class Pusher:
             places.job, places.source, split, self.attempt, self._pushes, is_last, reached_ms, arrival=arrival
         )
         self._pushes += 1
-        frames = [STAGE, msgspec.msgpack.encode(header), *self._frames]
+        frames = cut([STAGE, msgspec.msgpack.encode(header), *self._frames])
         self._sending.add(Parcel(self._pushes, frames, ()), time.monotonic())
         self._frames = []
         self._bytes = 0

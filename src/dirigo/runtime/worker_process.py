@@ -162,6 +162,5 @@ def _listening(context: zmq.Context[zmq.Socket[bytes]], kind: int, keys: Keys) -
     socket = context.socket(kind)
     socket.linger = 0
     socket.rcvhwm = _PACKETS_MOST
-    socket.setsockopt(zmq.MAXMSGSIZE, -1)
     keys.secure_server(socket)
     return socket
