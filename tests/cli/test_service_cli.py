@@ -58,9 +58,37 @@ def test_only_its_owner_can_read_the_keys(cluster: Service) -> None:
     assert file.parent.stat().st_mode & 0o777 == 0o700
     assert cluster.access is not None
     assert cluster.access.controller.startswith("tcp://127.0.0.1:")
-    assert cluster.access.keys.server_secret not in repr(cluster)
+    assert cluster.access.keys.secret not in repr(cluster)
     log = (file.parent / "cluster.log").read_text()
-    assert cluster.access.keys.client_secret not in log
+    assert cluster.access.keys.secret not in log
+
+
+def test_who_has_the_keys_of_a_reader_may_look_and_nothing_else(
+    cluster: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of the reader's file under a home of one's own is all that is needed."""
+    run("submit", written(tmp_path, ENDLESS), "--name", "looked-at")
+    file = service_file.readers_file_of("dirigo")
+    assert file.stat().st_mode & 0o777 == 0o600
+    text = file.read_text()
+    assert cluster.access is not None
+    assert cluster.access.keys.secret not in text
+    monkeypatch.setenv("DIRIGO_HOME", str(tmp_path / "another"))
+    service_file.make_folder("dirigo")
+    service_file.readers_file_of("dirigo").write_text(text)
+    assert "cluster 'dirigo' is ready" in run("cluster", "status")[0]
+    assert "looked-at" in run("jobs")[0]
+    assert "looked-at" in run("top", "--once")[0]
+    for what, command in {
+        "cancel a job": ("cancel", "looked-at"),
+        "end the sources of a job": ("drain", "looked-at"),
+        "submit a job": ("submit", tmp_path / "flows.py", "--name", "another"),
+        "stop the cluster": ("cluster", "stop"),
+    }.items():
+        assert f"a reader may not {what}; connect with the keys of a client." in refused(*command)
+    monkeypatch.undo()
+    assert state_of("looked-at") in ("starting", "running")
+    run("cancel", "looked-at")
 
 
 def test_a_second_cluster_of_the_name_is_refused(cluster: Service) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dirigo.runtime import control, lines
 from dirigo.runtime.channel import PACKETS_UNDER_WAY_MOST, Channel, Head, decode_head
 from dirigo.runtime.gate import Refusals
+from dirigo.runtime.keys import KeyPair
 from dirigo.runtime.line import Line
 from dirigo.runtime.lines import Lines
 from runtime.clusters import PATIENCE_S, until
@@ -160,10 +161,10 @@ def test_a_worker_whose_welcome_was_lost_is_welcomed_again(tmp_path: Path) -> No
     with PretendedCluster(tmp_path, 1) as cluster, zmq.Context() as context:
         socket = context.socket(zmq.DEALER)
         socket.linger = 0
-        cluster.controller.keys.secure_client(socket)
+        cluster.controller.bootstrap(0).keys.secure_client(socket)
         socket.connect(cluster.controller.access.controller)
         nowhere = "tcp://127.0.0.1:1"
-        hello = control.Hello(cluster.controller.run_id, 0, "nowhere", 0, nowhere, nowhere, nowhere)
+        hello = control.Hello(cluster.controller.run_id, 0, "nowhere", 0, nowhere, nowhere, nowhere, KeyPair.new().public)
         socket.send(msgspec.msgpack.encode(hello))
         until(lambda: socket.poll(0), "it is heard")
         while socket.poll(500):  # until the next pulse, nothing of it is noticed

@@ -11,7 +11,7 @@ import zmq
 from dirigo.runtime.client import JobHandle
 from dirigo.runtime.control import Member
 from dirigo.runtime.errors import JobFailed
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.keys import WORKER, KeyPair, KeyRing
 from dirigo.runtime.payload import Schemas
 from dirigo.runtime.peers import CONTROL, LOST_AFTER_S, REPORT_AGAIN_S, Peers
 from dirigo.runtime.wire import FORMAT, Head, Pressure
@@ -29,9 +29,9 @@ class Place:
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         self.now = 100.0
-        self.peers = Peers(context, Keys.new(), 0, Schemas(), lambda: self.now)
+        self.peers = Peers(context, KeyRing().keys_of(WORKER), 0, Schemas(), lambda: self.now)
         self.peers.incarnation = 1
-        self.peers.set_members([Member(OTHER, 1, "tcp://127.0.0.1:1", "tcp://127.0.0.1:1")])
+        self.peers.set_members([Member(OTHER, 1, "tcp://127.0.0.1:1", "tcp://127.0.0.1:1", KeyPair.new().public)])
         self.reports: list[float] = []
 
     def send(self) -> None:

@@ -58,7 +58,7 @@ class Posting:
         self._incarnation = self.worker.take(control.Welcome).incarnation
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.linger = 0
-        self.controller.keys.secure_client(self._socket)
+        self.controller.bootstrap(0).keys.secure_client(self._socket)
         self._socket.connect(self.controller.access.log)
         return self
 

@@ -16,7 +16,7 @@ from dirigo.kernel import Data, Lane
 from dirigo.kernel.message import Note
 from dirigo.runtime.control import Member
 from dirigo.runtime.gate import Refusals
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.keys import WORKER, KeyPair, KeyRing
 from dirigo.runtime.payload import Schemas
 from dirigo.runtime.peers import PACKET_BYTES_MOST, Peers
 from dirigo.runtime.site import Site
@@ -41,9 +41,11 @@ def stub() -> Any:
 @pytest.fixture
 def site() -> Iterator[Site]:
     with zmq.Context() as context:
-        peers = Peers(context, Keys.new(), 0, Schemas(), lambda: 100.0)
+        peers = Peers(context, KeyRing().keys_of(WORKER), 0, Schemas(), lambda: 100.0)
         peers.incarnation = 1
-        peers.set_members([Member(worker, 1, "tcp://127.0.0.1:1", "tcp://127.0.0.1:1") for worker in WORKERS])
+        peers.set_members(
+            [Member(worker, 1, "tcp://127.0.0.1:1", "tcp://127.0.0.1:1", KeyPair.new().public) for worker in WORKERS]
+        )
         made = Site(0, peers, peers._schemas, Refusals("a worker"))
         made.jobs = {GOOD: stub(), BAD: stub()}
         yield made

@@ -17,7 +17,7 @@ from dirigo.runtime.control import Install
 from dirigo.runtime.executor import Executor
 from dirigo.runtime.gate import Refusals
 from dirigo.runtime.installed import InstalledJob
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.keys import WORKER, KeyRing
 from dirigo.runtime.last_words import LastWords
 from dirigo.runtime.payload import Schemas
 from dirigo.runtime.peers import Peers
@@ -72,7 +72,7 @@ class OneWorker:
         self._folder = folder
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         schemas = Schemas()
-        peers = Peers(self._context, Keys.new(), 0, schemas, time.monotonic)
+        peers = Peers(self._context, KeyRing().keys_of(WORKER), 0, schemas, time.monotonic)
         self.site = Site(0, peers, schemas, Refusals("the only worker"))
         self._last_words = LastWords(folder)
 

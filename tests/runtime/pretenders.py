@@ -14,6 +14,7 @@ from dirigo.runtime import control
 from dirigo.runtime.channel import Channel, decode_head
 from dirigo.runtime.client import Client
 from dirigo.runtime.controller import Controller
+from dirigo.runtime.keys import KeyPair
 from runtime.clusters import PATIENCE_S, until
 
 T = TypeVar("T")
@@ -93,11 +94,12 @@ class Pretender:
         self._beat_s = time.monotonic()
         self._socket = context.socket(zmq.DEALER)
         self._socket.linger = 0
-        controller.keys.secure_client(self._socket)
+        controller.bootstrap(worker).keys.secure_client(self._socket)
         self._socket.connect(controller.access.controller)
         self._channel = Channel(self._send, time.monotonic)
         nowhere = "tcp://127.0.0.1:1"  # others may connect to it, in vain
-        hello = control.Hello(controller.run_id, worker, "nowhere", 0, nowhere, nowhere, nowhere)
+        key = KeyPair.new().public
+        hello = control.Hello(controller.run_id, worker, "nowhere", 0, nowhere, nowhere, nowhere, key)
         self._socket.send(msgspec.msgpack.encode(hello))
 
     def say(self, record: control.FromWorker) -> None:

@@ -15,6 +15,7 @@ from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime import control
 from dirigo.runtime.client import Client, JobHandle
 from dirigo.runtime.errors import ControlError
+from dirigo.runtime.keys import WRITER
 from dirigo.runtime.pushing import Pusher
 from runtime.clusters import PATIENCE_S, LocalCluster, until
 from runtime.pretenders import PretendedCluster
@@ -145,7 +146,7 @@ def staging(cluster: LocalCluster, handle: JobHandle) -> Callable[[int, int], co
     places = cluster.client.source_places(handle.id)
 
     def stage(split: int, number: int) -> control.AttemptRef:
-        with Pusher(places, places.splits[split], cluster.controller.keys) as pusher:
+        with Pusher(places, places.splits[split], cluster.controller.access.lowered(WRITER).keys) as pusher:
             pusher.push(pa.record_batch({"n": pa.array([number], pa.int64())}))
             return pusher.finish()
 

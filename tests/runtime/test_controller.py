@@ -150,7 +150,7 @@ def test_a_job_that_ends_by_itself_while_it_is_drained_is_drained(start: Start) 
     worker = cluster.join(0)
     handle = submitted(cluster, worker)
     cluster.controller._note_logs_ended(handle.id, None)
-    worker.say(control.ActorEnded(handle.id, "the sink"))
+    worker.say(control.ActorEnded(handle.id, f"{handle.id}/the sink/0"))
     worker.take(control.Remove)
     handle.drain()  # the job has finished, but for the last figures of its worker
     worker.say(control.Removed(handle.id, control.JobFigures()))

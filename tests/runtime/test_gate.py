@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+import msgspec
 import pytest
 import zmq
 
 from dirigo.runtime.gate import Gate, Refusals
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.keys import CLIENT, ROLES, KeyPair, KeyRing, Keys
 from runtime.clusters import until
 
 STRANGER, KEYLESS = "a stranger's key", "a connection without the cluster's keys"
@@ -24,14 +25,15 @@ class Door:
     """A process's listening socket behind a gate, polled by a thread as the fetcher and the controller do."""
 
     def __init__(self) -> None:
-        self.keys = Keys.new()
+        self.ring = KeyRing()
+        self.keys = self.ring.keys_of(CLIENT)
         self.refusals = Refusals("the door")
         self.received: list[bytes] = []
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._gate = Gate(self._context, self.keys, self.refusals)
+        self._gate = Gate(self._context, {"door": self.ring.admitted((CLIENT,))}, self.refusals)
         self._socket = self._context.socket(zmq.PULL)
         self._socket.linger = 0
-        self.keys.secure_server(self._socket)
+        self.ring.server.secure_server(self._socket, "door")
         self._gate.watch(self._socket)
         self.port = self._socket.bind_to_random_port("tcp://127.0.0.1")
         self._is_done = False
@@ -93,7 +95,7 @@ def pusher(context: zmq.Context[zmq.Socket[bytes]], door: Door, keys: Keys | Non
 
 def with_client_of(keys: Keys, other: Keys) -> Keys:
     """Somebody who knows whom to talk to, but is somebody else."""
-    return Keys(keys.server_public, keys.server_secret, other.client_public, other.client_secret)
+    return Keys(keys.role, keys.server_public, other.public, other.secret)
 
 
 def test_who_has_the_keys_gets_in_and_may_go_again(door: Door, context: zmq.Context[zmq.Socket[bytes]]) -> None:
@@ -109,7 +111,7 @@ def test_who_has_the_keys_gets_in_and_may_go_again(door: Door, context: zmq.Cont
 
 def test_who_comes_second_and_leaves_first_is_not_taken_for_a_stranger(context: zmq.Context[zmq.Socket[bytes]]) -> None:
     refusals = Refusals("the door")
-    gate = Gate(context, Keys.new(), refusals)
+    gate = Gate(context, {}, refusals)
     listening = context.socket(zmq.PULL)
     SOCKETS.append(listening)
     monitor = gate.watch(listening)
@@ -142,7 +144,7 @@ def test_a_wrong_client_key_is_refused_counted_and_logged_once(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             with suppress(zmq.Again):
-                pusher(context, door, with_client_of(door.keys, Keys.new())).send(b"let me in", zmq.NOBLOCK)
+                pusher(context, door, with_client_of(door.keys, KeyRing().keys_of(CLIENT))).send(b"let me in", zmq.NOBLOCK)
         until(lambda: door.refusals.counts[STRANGER] >= 3, "three refusals")
     assert door.received == []
     assert not door.refusals.counts[KEYLESS]
@@ -154,10 +156,10 @@ def test_a_wrong_client_key_is_refused_counted_and_logged_once(
 def test_who_has_no_keys_is_refused_counted_and_logged_once(
     who: str, door: Door, context: zmq.Context[zmq.Socket[bytes]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    socket = pusher(context, door, Keys.new() if who == "keys of another run" else None)
+    socket = pusher(context, door, KeyRing().keys_of(CLIENT) if who == "keys of another run" else None)
     with caplog.at_level(logging.WARNING):
         until(lambda: door.refusals.counts[KEYLESS], "it is refused")
-        other = pusher(context, door, Keys.new())
+        other = pusher(context, door, KeyRing().keys_of(CLIENT))
         until(lambda: door.refusals.counts[KEYLESS] > 1, "and so are others")
     for each in (socket, other):
         with suppress(zmq.Again):  # into their own queue, if they have one between two attempts, and no further
@@ -202,8 +204,14 @@ def test_connections_that_say_nothing_are_no_matter(door: Door, context: zmq.Con
 
 
 def test_keys_are_not_shown() -> None:
-    keys = Keys.new()
-    for secret in (keys.server_secret, keys.client_secret):
-        assert secret not in repr(keys)
-        assert secret not in f"{keys} {keys!r}"
-    assert Keys.new() != keys
+    for keys in (KeyRing().keys_of(CLIENT), KeyPair.new()):
+        assert keys.secret not in repr(keys)
+        assert keys.secret not in f"{keys} {keys!r}"
+    assert KeyPair.new() != KeyPair.new()
+
+
+def test_all_keys_of_a_run_differ() -> None:
+    ring = KeyRing()
+    pairs = [(ring.server.public, ring.server.secret), *((keys.public, keys.secret) for keys in map(ring.keys_of, ROLES))]
+    assert len({text for pair in pairs for text in pair}) == 2 * (1 + len(ROLES))
+    assert all(ring.server.secret not in msgspec.json.encode(ring.keys_of(role)).decode() for role in ROLES)

@@ -8,7 +8,7 @@ import pytest
 import zmq
 
 from dirigo.runtime.control import Member
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.keys import WORKER, KeyRing
 from dirigo.runtime.link import MUCH_BYTES
 from dirigo.runtime.payload import Schemas
 from dirigo.runtime.peers import ACKNOWLEDGE_S, CONTROL, Peers
@@ -23,7 +23,7 @@ class Place:
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        self.peers = Peers(context, Keys.new(), 0, Schemas(), lambda: self.now)
+        self.peers = Peers(context, KeyRing().keys_of(WORKER), 0, Schemas(), lambda: self.now)
         self.peers.incarnation = 1
         self.peers.set_members([Member(OTHER, 1, "inproc://control", "inproc://data")])
         self.acknowledged: list[float] = []

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dirigo.flow.sources.pushed import PushedSplit
 from dirigo.flow.time_column import LATEST_MS
 from dirigo.runtime.control import SourcePlaces, SplitPlace
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.keys import WRITER, KeyPair, KeyRing
 from dirigo.runtime.pieces import joined
 from dirigo.runtime.pushing import PUSH_BYTES, STAGED, Arrival, Pusher, PushError, StageAck, StageHeader
 from dirigo.runtime.staging import Staging, StagingError
@@ -349,22 +349,22 @@ def test_one_thread_stages_while_another_one_reads(staging: Staging) -> None:
 
 
 class NoKeys:
-    def secure_client(self, socket: zmq.Socket[bytes]) -> None:
+    def secure_client(self, socket: zmq.Socket[bytes], server_public: str) -> None:
         """Let everybody in."""
 
 
 class Taker:
     """A worker's data socket. It keeps silent until it is asked to take in, so that bounds are seen."""
 
-    def __init__(self, staging: Staging, keys: Keys | None = None) -> None:
+    def __init__(self, staging: Staging, own: KeyPair | None = None) -> None:
         self.staging = staging
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = self.context.socket(zmq.ROUTER)
         self.socket.linger = 0
-        if keys is not None:
-            keys.secure_server(self.socket)
+        if own is not None:
+            own.secure_server(self.socket)
         port = self.socket.bind_to_random_port("tcp://127.0.0.1")
-        self.place = SplitPlace(0, 3, 7, f"tcp://127.0.0.1:{port}")
+        self.place = SplitPlace(0, 3, 7, f"tcp://127.0.0.1:{port}", "" if own is None else own.public)
         self.places = SourcePlaces("j", "s", b"", (self.place,))
         self.sizes: list[int] = []
 
@@ -419,7 +419,7 @@ def test_who_has_no_connection_does_not_wait_for_ever(staging: Staging) -> None:
         except PushError as error:
             failures.append(error)
 
-    with Taker(staging, Keys.new()) as taker, Pusher(taker.places, taker.place, NoKeys(), patience_s=0.2) as stranger:
+    with Taker(staging, KeyPair.new()) as taker, Pusher(taker.places, taker.place, NoKeys(), patience_s=0.2) as stranger:
         stranger.push(batch([1]))
         stranger._socket.disconnect(taker.place.endpoint)
         thread = threading.Thread(target=finish, args=(stranger,), daemon=True)
@@ -429,13 +429,12 @@ def test_who_has_no_connection_does_not_wait_for_ever(staging: Staging) -> None:
 
 
 def test_pushes_are_encrypted_with_the_keys_of_the_cluster(staging: Staging) -> None:
-    keys = Keys.new()
-    with Taker(staging, keys) as taker:
+    with Taker(staging, KeyPair.new()) as taker:
         with Pusher(taker.places, taker.place, NoKeys(), patience_s=0.2) as stranger:
             stranger.push(batch([1]))
             with pytest.raises(PushError):
                 stranger.finish()
-        with Pusher(taker.places, taker.place, keys) as pusher:
+        with Pusher(taker.places, taker.place, KeyRing().keys_of(WRITER)) as pusher:
             pusher.push(batch([1, 5]))
             thread = threading.Thread(target=taker.take_in, args=(500,))
             thread.start()

@@ -14,7 +14,7 @@ import pytest
 import zmq
 
 from dirigo.runtime import control
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.keys import WRITER, Keys
 from dirigo.runtime.log_posting import Posted
 from dirigo.runtime.payload import Schemas
 from dirigo.runtime.wire import FORMAT, Head, Pressure, encode_head
@@ -25,15 +25,16 @@ FRAMES = 100_000
 
 
 @contextmanager
-def connected(kind: int, keys: Keys, *endpoints: str) -> Iterator[list[zmq.Socket[bytes]]]:
+def connected(kind: int, keys: Keys, *endpoints: tuple[str, str]) -> Iterator[list[zmq.Socket[bytes]]]:
+    """Sockets to each endpoint, behind which is whoever has this public key; the controller's if it is empty."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     made = []
     try:
-        for endpoint in endpoints:
+        for endpoint, key in endpoints:
             socket = context.socket(kind)
             socket.linger = 5_000  # what was sent is to arrive
             socket.sndtimeo = int(PATIENCE_S * 1000)
-            keys.secure_client(socket)
+            keys.secure_client(socket, key)
             socket.connect(endpoint)
             made.append(socket)
         yield made
@@ -41,6 +42,10 @@ def connected(kind: int, keys: Keys, *endpoints: str) -> Iterator[list[zmq.Socke
         for socket in made:
             socket.close()
         context.term()
+
+
+def worker_keys(cluster: LocalCluster) -> Keys:
+    return cluster.controller.bootstrap(0).keys
 
 
 def hellos(cluster: LocalCluster) -> list[control.Hello]:
@@ -78,18 +83,20 @@ def nonsense_frames() -> list[list[bytes]]:
 def test_a_flood_of_nonsense_at_workers_and_controller_and_log(
     cluster: LocalCluster, nonsense_frames: list[list[bytes]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    keys = cluster.controller.keys
     flow, out = counting("flooded", rows=None)
     handle = cluster.submit(flow)
     until(lambda: out.rows, "the first rows")
-    lanes = [endpoint for hello in hellos(cluster) for endpoint in (hello.control, hello.data)]
+    lanes = [(endpoint, hello.key) for hello in hellos(cluster) for endpoint in (hello.control, hello.data)]
     access = cluster.controller.access
-    intakes = [hello.intake for hello in hellos(cluster)]
+    intakes = [(hello.intake, hello.key) for hello in hellos(cluster)]
+    keys = worker_keys(cluster)
     with (
         caplog.at_level(logging.WARNING),
         connected(zmq.PUSH, keys, *lanes) as pushers,
-        connected(zmq.DEALER, keys, access.controller, access.log, *intakes) as dealers,
+        connected(zmq.DEALER, keys, (access.controller, ""), (access.log, "")) as reporters,
+        connected(zmq.DEALER, access.lowered(WRITER).keys, *intakes) as writers,
     ):
+        dealers = [*reporters, *writers]
         everybody = [*pushers, *dealers]
         for number in range(FRAMES):
             socket = everybody[number % len(everybody)]
@@ -112,7 +119,6 @@ def test_a_flood_of_nonsense_at_workers_and_controller_and_log(
 
 def test_packets_that_are_well_formed_but_of_nobody(cluster: LocalCluster) -> None:
     """Of a worker that was there before, for one that was, of a number that was never given."""
-    keys = cluster.controller.keys
     flow, out = counting("undisturbed", rows=None)
     handle = cluster.submit(flow)
     until(lambda: out.rows, "the first rows")
@@ -132,8 +138,8 @@ def test_packets_that_are_well_formed_but_of_nobody(cluster: LocalCluster) -> No
         head(0, here[0], 0, here[0]),
         head(-1, -1, -1, -1),
     ]
-    endpoint = next(hello.control for hello in hellos(cluster) if hello.worker == 0)
-    with connected(zmq.PUSH, keys, endpoint) as (socket,):
+    where = next((hello.control, hello.key) for hello in hellos(cluster) if hello.worker == 0)
+    with connected(zmq.PUSH, worker_keys(cluster), where) as (socket,):
         for body in wrong:
             socket.send(body)
         until(
@@ -158,8 +164,8 @@ def test_reports_of_workers_that_are_none(cluster: LocalCluster) -> None:
     before = cluster.workers()
     hello = hellos(cluster)[0]
     records: list[Any] = [
-        control.Hello("another run", 0, "host", 1, hello.control, hello.data, hello.intake),
-        control.Hello(cluster.controller.run_id, 99, "host", 1, hello.control, hello.data, hello.intake),
+        control.Hello("another run", 0, "host", 1, hello.control, hello.data, hello.intake, hello.key),
+        control.Hello(cluster.controller.run_id, 99, "host", 1, hello.control, hello.data, hello.intake, hello.key),
         control.ActorFailed(handle.id, "a lie", None),
         control.ActorEnded(handle.id, "a/b/0"),
         control.Removed(handle.id, control.JobFigures()),
@@ -168,7 +174,7 @@ def test_reports_of_workers_that_are_none(cluster: LocalCluster) -> None:
         control.Installed(handle.id),
     ]
     access = cluster.controller.access
-    with connected(zmq.DEALER, access.keys, access.controller) as (socket,):
+    with connected(zmq.DEALER, worker_keys(cluster), (access.controller, "")) as (socket,):
         for record in records:
             socket.send(msgspec.msgpack.encode(record))
         until(lambda: refused(cluster, "a worker of another run") >= 2, "they are counted")
@@ -189,7 +195,7 @@ def test_rows_for_the_log_from_somebody_who_is_no_worker(cluster: LocalCluster) 
     until(lambda: out.rows, "the first rows")
     access = cluster.controller.access
     incarnation = max(worker.incarnation for worker in cluster.workers()) + 50
-    with connected(zmq.DEALER, access.keys, access.log) as (socket,):
+    with connected(zmq.DEALER, worker_keys(cluster), (access.log, "")) as (socket,):
         for number, sink in enumerate(["collect", "no such sink", "collect"], 1):
             head = msgspec.msgpack.encode(Posted(0, incarnation, number, handle.id, sink, 0, 5))
             socket.send_multipart([head, os.urandom(100)])
@@ -213,8 +219,8 @@ def test_a_stale_packet_does_not_reach_a_worker_that_came_back(start_cluster: An
     frames = packet([stale], Schemas())
     value = msgspec.msgpack.decode(frames[0])
     value[1:5] = [0, old[0], 1, old[1]]  # from worker 0 to the process that was worker 1
-    endpoint = next(hello.data for hello in hellos(cluster) if hello.worker == 1)
-    with connected(zmq.PUSH, cluster.controller.keys, endpoint) as (socket,):
+    where = next((hello.data, hello.key) for hello in hellos(cluster) if hello.worker == 1)
+    with connected(zmq.PUSH, worker_keys(cluster), where) as (socket,):
         socket.send_multipart([msgspec.msgpack.encode(value), *frames[1:]])
         until(lambda: refused(cluster, "a packet of a worker that is not a member"), "it is counted")
     handle.drain()

@@ -19,7 +19,7 @@ from dirigo.runtime import control, worker_process
 from dirigo.runtime.channel import Channel, decode_head
 from dirigo.runtime.client import Client
 from dirigo.runtime.controller import Controller
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.keys import WORKER, KeyPair, KeyRing
 from dirigo.runtime.worker_process import _Worker
 from runtime.clusters import PATIENCE_S, counting, until
 from runtime.pretenders import QuietPool
@@ -65,14 +65,14 @@ def test_a_process_whose_worker_has_ended_is_left_alone(tmp_path: Path) -> None:
 
 
 @contextmanager
-def listening(keys: Keys) -> Iterator[tuple[zmq.Socket[bytes], str]]:
+def listening(own: KeyPair) -> Iterator[tuple[zmq.Socket[bytes], str]]:
     """The place of a controller that takes little at a time."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.ROUTER)
     socket.linger = 0
     socket.rcvhwm = 10
     socket.rcvbuf = 1 << 12
-    keys.secure_server(socket)
+    own.secure_server(socket)
     try:
         yield socket, f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
     finally:
@@ -81,10 +81,10 @@ def listening(keys: Keys) -> Iterator[tuple[zmq.Socket[bytes], str]]:
 
 def test_many_reports_at_once_wait_for_a_slow_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_process, "_LEAVE_AFTER_S", PATIENCE_S)  # a worker that hangs would end this process
-    keys = Keys.new()
+    ring = KeyRing()
     reports = [control.ActorEnded("job~1", f"job~1/{'a' * 1_000}/{number}") for number in range(10_000)]
-    with listening(keys) as (socket, endpoint):
-        bootstrap = control.Bootstrap(secrets.token_hex(8), 0, endpoint, keys)
+    with listening(ring.server) as (socket, endpoint):
+        bootstrap = control.Bootstrap(secrets.token_hex(8), 0, endpoint, ring.keys_of(WORKER), {}, {})
         ends: list[BaseException | None] = []
         workers: list[Any] = []
 

@@ -42,7 +42,7 @@ SPLITS = 2
 
 
 class NoKeys:
-    def secure_client(self, socket: zmq.Socket[bytes]) -> None:
+    def secure_client(self, socket: zmq.Socket[bytes], server_public: str) -> None:
         """Let everybody in."""
 
 
@@ -183,7 +183,7 @@ def home(spark: SparkSession, tmp_path: Path) -> Iterator[Home]:
 
 
 def opened(spark: SparkSession, home: Home) -> Iterator[Home]:
-    spark.dataSource.register(dirigo_format(HomeAccess(home.endpoint)))
+    spark.dataSource.register(dirigo_format(None, HomeAccess(home.endpoint)))
     yield home
     home.close()
 

@@ -89,12 +89,12 @@ def _submitted(client: Client, flow: Dataflow, how: dict[str, Any]) -> Iterator[
     if not sessions:
         yield client.submit(flow, **how)
         return
-    from dirigo.spark.data_source import dirigo_format  # these load Spark
+    from dirigo.spark.data_source import format_of  # these load Spark
     from dirigo.spark.feeding import Feeding
 
     feeding = Feeding(client)
     for session in sessions:
-        session.dataSource.register(dirigo_format(client.access))
+        session.dataSource.register(format_of(client.access))
     job = client.submit(flow, **how)
     feeding.start(flow, job)
     try:

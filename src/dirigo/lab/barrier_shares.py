@@ -27,7 +27,7 @@ from dirigo.runtime.control import Install, Member
 from dirigo.runtime.folders import OwnFolder
 from dirigo.runtime.gate import Refusals
 from dirigo.runtime.installed import InstalledJob
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.keys import WORKER, KeyPair, KeyRing
 from dirigo.runtime.lanes import Lanes
 from dirigo.runtime.payload import Schemas
 from dirigo.runtime.peers import CONTROL, DATA, Peers
@@ -97,13 +97,13 @@ def _work_off(workers: Sequence[_Worker], lessor: _Worker, quiet_s: float, repli
 class _Worker:
     """A worker without threads."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: Keys, number: WorkerId) -> None:
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], ring: KeyRing, number: WorkerId) -> None:
         schemas = Schemas()
         self.replied = 0
-        peers = Peers(context, keys, number, schemas, time.monotonic)
+        peers = Peers(context, ring.keys_of(WORKER), number, schemas, time.monotonic)
         peers.incarnation = 1
         self.site = Site(number, peers, schemas, Refusals(f"worker {number}"))
-        self.lanes = Lanes(self.site, (_listening(context, keys), _listening(context, keys)))
+        self.lanes = Lanes(self.site, (_listening(context, ring.server), _listening(context, ring.server)))
         control, data = (f"tcp://127.0.0.1:{each.bind_to_random_port('tcp://127.0.0.1')}" for each in self.lanes.sockets)
         self.member = Member(number, 1, control, data)
         self._job: InstalledJob | None = None
@@ -181,12 +181,12 @@ class _Worker:
 @contextmanager
 def _workers(count: int) -> Iterator[list[_Worker]]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    keys = Keys.new()
+    ring = KeyRing()
     with ExitStack() as ends:
         ends.callback(context.destroy, 0)
         workers = []
         for number in range(count):
-            worker = _Worker(context, keys, number)
+            worker = _Worker(context, ring, number)
             ends.callback(worker.close)
             workers.append(worker)
         for number, worker in enumerate(workers):  # all with those that have an actor, which is all that is needed
@@ -208,8 +208,8 @@ def _schedule(lessees: int, rounds: int) -> Iterator[Entry]:
         yield Entry(second + 1, None)
 
 
-def _listening(context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> zmq.Socket[bytes]:
+def _listening(context: zmq.Context[zmq.Socket[bytes]], own: KeyPair) -> zmq.Socket[bytes]:
     socket = context.socket(zmq.PULL)
     socket.linger = 0
-    keys.secure_server(socket)
+    own.secure_server(socket)
     return socket

@@ -238,7 +238,8 @@ class Client:
         if socket is None:
             socket = self._context.socket(zmq.DEALER)
             socket.linger = 0
-            socket.identity = f"client-{secrets.token_hex(12)}".encode()  # the same after it has connected again
+            # Nobody else can take this name over; it stays the same after the socket has connected again.
+            socket.identity = b"client-" + secrets.token_hex(16).encode()
             self.access.keys.secure_client(socket)
             socket.connect(self._endpoint(is_log))
             setattr(self._mine, attribute, socket)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from dirigo.runtime.errors import ControlError
 from dirigo.runtime.keys import Keys
 from dirigo.scheduling.accounting import Account, Satisfaction
 
@@ -27,15 +28,25 @@ class Bootstrap(msgspec.Struct, frozen=True):
     worker: int
     controller: str
     keys: Keys
+    lanes: dict[str, str]  # who may send it messages: roles by public key
+    intake: dict[str, str]  # who may bring it rows from outside
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What a client needs to find a cluster."""
+    """What somebody of one role needs to find a cluster."""
 
     run: str
     controller: str
     log: str
     keys: Keys
+    lesser: tuple[Keys, ...] = ()  # of roles that may do less, to hand on
+
+    def lowered(self, role: str) -> Access:
+        """The access of another role, which may do less; of the same role, without what could be handed on."""
+        for keys in (self.keys, *self.lesser):
+            if keys.role == role:
+                return Access(self.run, self.controller, self.log, keys)
+        raise ControlError(f"the keys of a {self.keys.role} are none of a {role}; take the access of a client.")
 
 
 # --- workers and the controller --------------------------------------------------------------------------------------------
@@ -48,6 +59,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int
     control: str
     data: str
+    key: str = ""  # the public key of its sockets
 
 
 class JobFigures(msgspec.Struct, array_like=True):
@@ -92,6 +104,7 @@ class Hello(_Record, frozen=True):
     control: str
     data: str
     intake: str
+    key: str  # the public key of these three; only this process has the secret one
     was_doing: str | None = None  # the actor that was executing when the process before this one ended
     was_frozen: bool = False  # that process ended because its interpreter was kept from other threads
 
@@ -305,6 +318,7 @@ class SplitPlace(msgspec.Struct, frozen=True):
     worker: int
     incarnation: int
     endpoint: str
+    key: str = ""  # the public key of the worker
 
 
 class SourcePlaces(msgspec.Struct, frozen=True):

@@ -21,9 +21,9 @@ import zmq
 from dirigo.runtime import control
 from dirigo.runtime.bell import Bell
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.gate import Gate, Refusals
+from dirigo.runtime.gate import Gate, Refusals, role_of
 from dirigo.runtime.job_record import JobRecord
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.keys import CLIENT, READER, WORKER, WRITER, KeyRing
 from dirigo.runtime.lines import Lines
 from dirigo.runtime.log.errors import LogError
 from dirigo.runtime.log_server import RETAIN_BYTES, RETAIN_S, LogServer
@@ -45,6 +45,7 @@ LAST_FIGURES_S = 2.0  # a worker has this long to send its last figures of a job
 FAREWELL_S = 1.0  # for all workers to hear that the cluster ends
 JOBS_REMEMBERED = 200
 _AT_ONCE = 64
+_DOOR = "controller"  # and the results log beside it
 
 _log = logging.getLogger(__name__)
 _encoder = msgspec.msgpack.Encoder()
@@ -69,7 +70,7 @@ class Controller:
     ) -> None:
         self.name = name
         self.run_id = secrets.token_hex(8)
-        self.keys = Keys.new()
+        self._ring = KeyRing()
         self._strategy = named_shipment(strategy)  # of jobs that come without one
         self.pool = pool
         self.slots: dict[int, Slot] = {}
@@ -88,19 +89,20 @@ class Controller:
         self._inbox: SimpleQueue[tuple[str, str | None]] = SimpleQueue()  # jobs whose logs have ended, or cannot go on
         self._bell = Bell()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=2)
-        self._gate = Gate(self._context, self.keys, self.refusals)
+        self._gate = Gate(self._context, {_DOOR: self._ring.admitted()}, self.refusals)
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 200  # the last orders should arrive
         self._socket.router_mandatory = True
         self._socket.router_handover = True
-        self.keys.secure_server(self._socket)
+        self._ring.server.secure_server(self._socket, _DOOR)
         self._gate.watch(self._socket)
         self._lines = Lines(self._socket, self.refusals)
         self._endpoint = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
         try:
             self.logs = LogServer(
                 self._context,
-                self.keys,
+                self._ring.server,
+                _DOOR,
                 host,
                 logs,
                 self.refusals,
@@ -114,7 +116,10 @@ class Controller:
             raise
         self._submissions = self.logs.last_number  # ids of jobs are never used twice for results that are kept
         self._gate.watch(self.logs.socket)
-        self.access = control.Access(self.run_id, self._endpoint, self.logs.endpoint, self.keys)
+        lesser = (self._ring.keys_of(WRITER), self._ring.keys_of(READER))
+        self.access = control.Access(
+            self.run_id, self._endpoint, self.logs.endpoint, self._ring.keys_of(CLIENT), lesser
+        )  # of a client
         self._requests = Requests(self)
         self._thread = ServiceThread(self._run, name="controller", on_escape=self.mark_failed)
 
@@ -148,7 +153,9 @@ class Controller:
             self._bell.ring()
 
     def bootstrap(self, worker: int) -> control.Bootstrap:
-        return control.Bootstrap(self.run_id, worker, self._endpoint, self.keys)
+        ring = self._ring
+        lanes, intake = ring.admitted((WORKER,)), ring.admitted((CLIENT, WRITER))
+        return control.Bootstrap(self.run_id, worker, self._endpoint, ring.keys_of(WORKER), lanes, intake)
 
     # --- the loop ------------------------------------------------------------------------------------------------------
 
@@ -194,16 +201,20 @@ class Controller:
         if self._socket in ready:
             for _ in range(_AT_ONCE):
                 try:
-                    self._take(self._socket.recv_multipart(zmq.NOBLOCK))
+                    self._take(self._socket.recv_multipart(zmq.NOBLOCK, copy=False))
                 except zmq.Again:
                     break
         return ready
 
-    def _take(self, frames: list[bytes]) -> None:
+    def _take(self, frames: list[zmq.Frame]) -> None:
         """Requests and greetings come alone; what else a worker says has come through its channel."""
+        role = role_of(frames[-1])
         try:
-            identity, *heads, body = joined(frames)
+            identity, *heads, body = joined([frame.bytes for frame in frames])
             if heads:
+                if role != WORKER:
+                    self.refusals.note("a report of somebody who is no worker")
+                    return
                 (head,) = heads
                 taken = self._lines.take(identity, head, body)
                 if taken.problem:
@@ -216,7 +227,9 @@ class Controller:
             return
         try:
             if isinstance(record, control.Asked):
-                self._requests.take(identity, record)
+                self._requests.take(identity, record, role)
+            elif role != WORKER:
+                self.refusals.note("a report of somebody who is no worker")
             elif heads or isinstance(record, control.Hello):
                 self._hear(identity, record)
             else:

@@ -1,8 +1,10 @@
 """Who may connect: answers the question that the socket library asks about each newcomer, and counts who was turned away.
 
 The library asks over a socket inside the process (its ZAP protocol). Whoever owns the process's poll loop polls ``socket``
-and calls ``answer``. Connections that do not even shake hands are seen by a monitor of the listening socket, and counted by
-``tend``, which is called now and then. A bounded number of them is kept: the oldest make room for others.
+and calls ``answer``. What is answered is the role of the newcomer, which comes with each of its messages: see ``role_of``.
+
+Connections that do not even shake hands are seen by a monitor of the listening socket, and counted by ``tend``, which is
+called now and then. A bounded number of them is kept: the oldest make room for others.
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ import socket as sockets
 import struct
 import time
 from collections import Counter, deque
+from collections.abc import Mapping
 from typing import Final
 
 import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
-from dirigo.runtime.keys import HANDSHAKE_S, Keys
+from dirigo.runtime.keys import HANDSHAKE_S
 
 _log = logging.getLogger(__name__)
 _SETTLED = (
@@ -37,6 +40,8 @@ _TCP_INFO_BYTES: Final = 192
 _BYTES_ACKED: Final = struct.Struct("@Q")  # in Linux's tcp_info
 _BYTES_ACKED_AT: Final = 120
 
+Doors = Mapping[str, Mapping[str, str]]  # by the name of a door: who is let in, by public key, and in which role
+
 
 class Refusals:
     """Counts what was refused, by reason; the first of each kind is logged."""
@@ -51,11 +56,19 @@ class Refusals:
             _log.warning("%s refused: %s%s; more of this kind are only counted", self.who, reason, detail and f" ({detail})")
 
 
-class Gate:
-    """The door of one process."""
+def role_of(frame: zmq.Frame) -> str:
+    """The role of who has sent a frame; a gate has given it, and the sender has no say in it."""
+    return str(frame.get("User-Id"))
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: Keys, refusals: Refusals) -> None:
-        self._allowed = z85.decode(keys.client_public.encode())
+
+class Gate:
+    """The doors of one process."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], doors: Doors, refusals: Refusals) -> None:
+        self._doors = {
+            door.encode(): {z85.decode(key.encode()): role.encode() for key, role in admitted.items()}
+            for door, admitted in doors.items()
+        }
         self._refusals = refusals
         self.socket = context.socket(zmq.REP)
         self.socket.linger = 0
@@ -75,17 +88,19 @@ class Gate:
         return monitor
 
     def answer(self) -> None:
-        """Let in whoever has the client's key."""
+        """Let in whoever has a key of that door, in the role that it stands for."""
         while True:
             try:
                 frames = self.socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
             version, request = frames[0], frames[1]
-            allowed = len(frames) >= 7 and frames[5] == b"CURVE" and frames[6] == self._allowed
-            if not allowed:
+            role = None
+            if len(frames) >= 7 and frames[5] == b"CURVE":
+                role = self._doors.get(frames[2], {}).get(frames[6])
+            if role is None:
                 self._refusals.note("a stranger's key")
-            verdict = (b"200", b"OK", b"dirigo") if allowed else (b"400", b"unknown key", b"")
+            verdict = (b"400", b"unknown key", b"") if role is None else (b"200", b"OK", role)
             self.socket.send_multipart([version, request, *verdict, b""])
 
     def look(self, monitor: zmq.Socket[bytes]) -> None:

@@ -22,10 +22,11 @@ import msgspec
 import pyarrow as pa
 import zmq
 
+from dirigo.runtime.checks import check_role
 from dirigo.runtime.control import Answer, AskedLog, GetLog, LogInfo, Manifest, ReadLog
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.gate import Refusals
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.gate import Refusals, role_of
+from dirigo.runtime.keys import WORKER, KeyPair
 from dirigo.runtime.link import Receiving
 from dirigo.runtime.log.errors import LogError, reason_of
 from dirigo.runtime.log.files import make_folder, open_file
@@ -72,7 +73,8 @@ class LogServer:
     def __init__(
         self,
         context: zmq.Context[zmq.Socket[bytes]],
-        keys: Keys,
+        own: KeyPair,
+        door: str,
         host: str,
         folder: Path,
         refusals: Refusals,
@@ -103,7 +105,7 @@ class LogServer:
         self.socket.linger = 0
         self.socket.router_mandatory = True
         self.socket.router_handover = True  # whoever connects again is the same as before
-        keys.secure_server(self.socket)
+        own.secure_server(self.socket, door)
         self.endpoint = f"tcp://{host}:{self.socket.bind_to_random_port(f'tcp://{host}')}"
         self._syncing = LogSyncing(self._shelves, self._lock, lambda job: self._on_ended(job, None), self._give_up)
         self._thread = ServiceThread(self._run, name="results log", on_escape=on_broken)
@@ -170,10 +172,10 @@ class LogServer:
                 touched: dict[bytes, tuple[int, int]] = {}
                 for _ in range(_AT_ONCE):
                     try:
-                        frames = joined(self.socket.recv_multipart(zmq.NOBLOCK))
+                        frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
                     except zmq.Again:
                         break
-                    self._take(frames, touched)
+                    self._take(joined([frame.bytes for frame in frames]), role_of(frames[-1]), touched)
                 for identity, sender in touched.items():
                     self._acknowledge(identity, sender)
             self._serve_waiting()
@@ -195,9 +197,12 @@ class LogServer:
         for job in old:
             self.remove(job)
 
-    def _take(self, frames: list[bytes], touched: dict[bytes, tuple[int, int]]) -> None:
+    def _take(self, frames: list[bytes], role: str, touched: dict[bytes, tuple[int, int]]) -> None:
         try:
             if len(frames) == 3:
+                if role != WORKER:
+                    self._refusals.note("results of somebody who is no worker")
+                    return
                 posted = _posted.decode(frames[1])
                 if (posted.worker, posted.incarnation) not in self._senders:
                     self._refusals.note("results of a worker that is not a member")
@@ -206,7 +211,7 @@ class LogServer:
                 self._append(posted, frames[2])
             elif len(frames) == 2:
                 asked = _asked.decode(frames[1])
-                self._answer(frames[0], asked)
+                self._answer(frames[0], asked, role)
             else:
                 self._refusals.note("a malformed message to the log", f"{len(frames)} frames")
         except (msgspec.DecodeError, ValueError) as error:
@@ -262,17 +267,17 @@ class LogServer:
 
     # --- readers -------------------------------------------------------------------------------------------------------
 
-    def _answer(self, identity: bytes, asked: AskedLog) -> None:
+    def _answer(self, identity: bytes, asked: AskedLog, role: str) -> None:
         request = asked.request
         if any(each.identity == identity and each.number == asked.number for each in self._readers):
             self._send(identity, _encoder.encode(Answer(asked.number, is_pending=True)))  # it was asked again
             return
-        if isinstance(request, ReadLog) and request.wait_s > 0 and len(self._readers) < _WAITING_MOST:
-            self._readers.append(
-                _Reader(identity, asked.number, request, time.monotonic() + min(request.wait_s, _WAIT_S_MOST))
-            )
-            return  # it is served at once if there is anything
         try:
+            check_role(role, request)
+            if isinstance(request, ReadLog) and request.wait_s > 0 and len(self._readers) < _WAITING_MOST:
+                until = time.monotonic() + min(request.wait_s, _WAIT_S_MOST)
+                self._readers.append(_Reader(identity, asked.number, request, until))
+                return  # it is served at once if there is anything
             with self._lock:
                 value: Any = self._info(request) if isinstance(request, GetLog) else self._read(request)
             self._reply(identity, asked.number, value)

@@ -52,7 +52,7 @@ class Slot:
 
     def member(self) -> Member:
         assert self.hello is not None
-        return Member(self.worker, self.incarnation, self.hello.control, self.hello.data)
+        return Member(self.worker, self.incarnation, self.hello.control, self.hello.data, self.hello.key)
 
     def status(self, problem: str | None) -> WorkerStatus:
         hello = self.hello

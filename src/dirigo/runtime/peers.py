@@ -118,16 +118,16 @@ class Peers:
                 self._drop(worker)
         for worker, member in wanted.items():
             if worker not in self.by_worker:
-                lanes = (Lane(self._socket(), member.control), Lane(self._socket(), member.data))
-                self.by_worker[worker] = Peer(member, lanes)
+                control, data = (Lane(self._socket(member.key), each) for each in (member.control, member.data))
+                self.by_worker[worker] = Peer(member, (control, data))
 
-    def _socket(self) -> zmq.Socket[bytes]:
+    def _socket(self, key: str) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.PUSH)
         socket.sndhwm = PACKETS_IN_SOCKET
         socket.linger = 0
         socket.reconnect_ivl = 50
         socket.reconnect_ivl_max = 1000
-        self._keys.secure_client(socket)
+        self._keys.secure_client(socket, key)
         return socket
 
     def _drop(self, worker: WorkerId) -> None:

@@ -71,7 +71,7 @@ class PushError(DirigoError):
 class ClientKeys(Protocol):
     """Whatever lets a socket in: see ``Keys``."""
 
-    def secure_client(self, socket: zmq.Socket[bytes]) -> None: ...
+    def secure_client(self, socket: zmq.Socket[bytes], server_public: str) -> None: ...
 
 
 class Pusher:
@@ -99,7 +99,7 @@ class Pusher:
             self._socket.linger = 0
             # Without a connection, as after one that was refused, there is nowhere to put a message: sending waits as well.
             self._socket.sndtimeo = int(patience_s * 1000)
-            keys.secure_client(self._socket)
+            keys.secure_client(self._socket, place.key)
             self._socket.connect(place.endpoint)
         except BaseException:
             self._context.destroy(linger=0)

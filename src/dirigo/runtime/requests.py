@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dirigo.runtime import control
+from dirigo.runtime.checks import check_role
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.job_record import Commit, JobRecord
 
@@ -80,8 +81,13 @@ class Requests:
         self._last_release = 0
         self._changes: OrderedDict[bytes, _Change] = OrderedDict()  # by client, the longest silent first
 
-    def take(self, identity: bytes, asked: control.Asked) -> None:
+    def take(self, identity: bytes, asked: control.Asked, role: str) -> None:
         number, request = asked.number, asked.request
+        try:
+            check_role(role, request)
+        except ControlError as error:
+            self._controller.answer(identity, _encoder.encode(control.Answer(number, None, str(error))))
+            return
         if self._is_known(identity, asked):
             return
         if self._controller.is_stopping:
@@ -249,7 +255,7 @@ class Requests:
         for split in range(count):
             slot = self._controller.slots[job.places[source, split]]
             assert slot.hello is not None
-            splits.append(control.SplitPlace(split, slot.worker, slot.incarnation, slot.hello.intake))
+            splits.append(control.SplitPlace(split, slot.worker, slot.incarnation, slot.hello.intake, slot.hello.key))
         return control.SourcePlaces(job.id, source, schema, tuple(splits))
 
     def _release(self, identity: bytes, number: int, request: control.ReleaseBatch) -> None:

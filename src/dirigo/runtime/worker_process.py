@@ -23,7 +23,7 @@ from dirigo.runtime.fetcher import Fetcher
 from dirigo.runtime.folders import OwnFolder, remove_abandoned
 from dirigo.runtime.gate import Gate, Refusals
 from dirigo.runtime.intake import Intake
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.keys import KeyPair
 from dirigo.runtime.last_words import LastWords
 from dirigo.runtime.line import Line
 from dirigo.runtime.log_posting import LogPosting
@@ -36,6 +36,7 @@ from dirigo.runtime.site import Site
 SWITCH_S = 0.0005
 _LEAVE_AFTER_S = 5.0  # user code that does not return when the worker has to go
 _PACKETS_MOST = 1000
+_LANES, _INTAKE = "lanes", "intake"  # the doors of a worker
 
 
 def run_worker(bootstrap: Bootstrap) -> None:
@@ -64,12 +65,12 @@ class _Worker:
     """The parts of a worker, put together."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], bootstrap: Bootstrap, folder: Path) -> None:
-        keys = bootstrap.keys
+        keys, own = bootstrap.keys, KeyPair.new()
         refusals = Refusals(f"worker {bootstrap.worker}")
         host = reachable_host(bootstrap.controller)
-        gate = Gate(context, keys, refusals)
-        lanes = (_listening(context, zmq.PULL, keys), _listening(context, zmq.PULL, keys))
-        intake = _listening(context, zmq.ROUTER, keys)
+        gate = Gate(context, {_LANES: bootstrap.lanes, _INTAKE: bootstrap.intake}, refusals)
+        lanes = (_listening(context, zmq.PULL, own, _LANES), _listening(context, zmq.PULL, own, _LANES))
+        intake = _listening(context, zmq.ROUTER, own, _INTAKE)
         for listener in (*lanes, intake):
             gate.watch(listener)
         control, data, pushed = (
@@ -80,7 +81,8 @@ class _Worker:
         for outward in (controller, log):
             outward.linger = 0
             keys.secure_client(outward)
-        controller.identity = f"worker-{bootstrap.worker}-{os.getpid()}-{secrets.token_hex(4)}".encode()
+        # Whoever connects with this name takes the place of whoever had it: nobody else can know it.
+        controller.identity = f"worker-{bootstrap.worker}-{os.getpid()}-{secrets.token_hex(16)}".encode()
         schemas = Schemas()
         peers = Peers(context, keys, bootstrap.worker, schemas, time.monotonic)
         self.site = Site(bootstrap.worker, peers, schemas, refusals)
@@ -95,6 +97,7 @@ class _Worker:
             control,
             data,
             pushed,
+            own.public,
             self._last_words.before,
             self._last_words.before_frozen,
         )
@@ -158,9 +161,9 @@ def reachable_host(endpoint: str) -> str:
         return str(probe.getsockname()[0])
 
 
-def _listening(context: zmq.Context[zmq.Socket[bytes]], kind: int, keys: Keys) -> zmq.Socket[bytes]:
+def _listening(context: zmq.Context[zmq.Socket[bytes]], kind: int, own: KeyPair, door: str) -> zmq.Socket[bytes]:
     socket = context.socket(kind)
     socket.linger = 0
     socket.rcvhwm = _PACKETS_MOST
-    keys.secure_server(socket)
+    own.secure_server(socket, door)
     return socket

@@ -24,7 +24,7 @@ from dirigo.runtime.log_server import RETAIN_BYTES, RETAIN_S
 from dirigo.runtime.threads import OnEscape, ServiceThread
 from dirigo.runtime.worker_process import folders_of_run, run_worker
 from dirigo.scheduling import DEFAULT, StrategyLike
-from dirigo.spark.data_source import dirigo_format
+from dirigo.spark.data_source import format_of
 from dirigo.spark.feeding import Feeding
 from dirigo.spark.hosting import WorkerHost
 from dirigo.spark.session import OwnSession, check_session, driver_host, use_this_python
@@ -170,7 +170,7 @@ class Cluster:
 
     def register(self, spark: Any) -> None:
         """Make the format "dirigo" known to a session, so that it reads from this cluster's jobs and writes to them."""
-        spark.dataSource.register(dirigo_format(self.access))
+        spark.dataSource.register(format_of(self.access))
 
     # --- the end -------------------------------------------------------------------------------------------------------
 

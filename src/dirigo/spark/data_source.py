@@ -12,6 +12,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from dirigo.kernel import DirigoError
+from dirigo.runtime.control import Access
+from dirigo.runtime.keys import READER, WRITER
 from dirigo.spark.reading import LogReader, LogStreamReader, result_schema
 
 
@@ -19,8 +21,16 @@ class FormatError(DirigoError):
     """The format "dirigo" is used in a way that cannot work. The message is one sentence that says what to do."""
 
 
-def dirigo_format(access: object) -> type[DataSource]:
-    """The data source of one cluster, for ``spark.dataSource.register``.
+def format_of(access: Access) -> type[DataSource]:
+    """The data source of one cluster, for ``spark.dataSource.register``, by the access of a client.
+
+    Spark's tasks get the keys of a reader or of a writer, whichever they need, and never those of a client.
+    """
+    return dirigo_format(access.lowered(READER), access.lowered(WRITER))
+
+
+def dirigo_format(reading: object, writing: object = None) -> type[DataSource]:
+    """The data source of a cluster, by the access of those who read from it, and of those who write to it.
 
     The access, and with it the keys, are part of the pickled class: options and configuration are shown in the Spark UI.
     Without access (None), only logs on disk can be read.
@@ -34,25 +44,25 @@ def dirigo_format(access: object) -> type[DataSource]:
             return "dirigo"
 
         def schema(self) -> StructType:
-            return result_schema(access, self.options)
+            return result_schema(reading, self.options)
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            return LogReader(access, self.options, schema)
+            return LogReader(reading, self.options, schema)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            return LogStreamReader(access, self.options, schema)
+            return LogStreamReader(reading, self.options, schema)
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
             from dirigo.spark.writing import BatchWriter
 
             refuse_overwriting(overwrite, '.mode("append")')
-            return BatchWriter(access, self.options, schema)
+            return BatchWriter(writing, self.options, schema)
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
             from dirigo.spark.writing import StreamWriter
 
             refuse_overwriting(overwrite, '.outputMode("append") or "update"')
-            return StreamWriter(access, self.options, schema)
+            return StreamWriter(writing, self.options, schema)
 
     return DirigoDataSource
 

@@ -25,6 +25,7 @@ from dirigo.kernel import DirigoError
 from dirigo.runtime.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.control import Access
 from dirigo.runtime.errors import ControlError
+from dirigo.runtime.keys import CLIENT
 from dirigo.scheduling import StrategyLike
 from dirigo.spark import service_file
 from dirigo.spark.service_file import Service
@@ -190,6 +191,8 @@ def _option(name: str) -> str:
 
 def stop(service: Service) -> str:
     """End a cluster and all its processes; how it went: "stopped", or "killed" if it did not want to."""
+    if service.access is not None and service.access.keys.role != CLIENT:
+        raise ControlError(f"a {service.access.keys.role} may not stop the cluster; connect with the keys of a client.")
     if not service.is_here:
         return _stop_elsewhere(service)
     if not service.lives():

@@ -1,7 +1,8 @@
 """The file by which commands find a cluster that runs in the background, and how they see whether it still lives.
 
-Each cluster has a folder of its own, ``$DIRIGO_HOME/clusters/NAME``. The file holds the keys of the cluster, so only its
-owner may read it; it is replaced as a whole, never changed in place.
+Each cluster has a folder of its own, ``$DIRIGO_HOME/clusters/NAME``. The file holds the keys of a client, so only its owner
+may read it; it is replaced as a whole, never changed in place. Beside it lies one with the keys of a reader, for those who
+may only look: a copy of it, in the same place under a home of their own, is all that they need.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import msgspec
 
 from dirigo.runtime.control import Access
 from dirigo.runtime.errors import ControlError
+from dirigo.runtime.keys import READER
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _OWNER_ONLY = 0o700
+_CLIENTS_FILE, _READERS_FILE = "access.json", "reader.json"
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -70,7 +73,12 @@ def make_folder(name: str) -> Path:
 
 
 def file_of(name: str) -> Path:
-    return folder_of(name) / "access.json"
+    return folder_of(name) / _CLIENTS_FILE
+
+
+def readers_file_of(name: str) -> Path:
+    """The same with the keys of a reader."""
+    return folder_of(name) / _READERS_FILE
 
 
 def log_file_of(name: str) -> Path:
@@ -78,8 +86,14 @@ def log_file_of(name: str) -> Path:
 
 
 def write(service: Service) -> None:
-    """Replace the file; nobody ever sees half of it, and nobody else may read it."""
-    file = file_of(service.name)
+    """Replace the files; nobody ever sees half of one, and nobody else may read them."""
+    if service.access is not None:
+        access = service.access.lowered(READER)
+        _write(readers_file_of(service.name), msgspec.structs.replace(service, access=access))
+    _write(file_of(service.name), service)
+
+
+def _write(file: Path, service: Service) -> None:
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -89,8 +103,10 @@ def write(service: Service) -> None:
 
 
 def read(name: str) -> Service | None:
-    """What the file of a cluster says; None without one."""
+    """What the file of a cluster says, that of readers if there is no other; None without one."""
     file = file_of(name)
+    if not file.exists() and readers_file_of(name).exists():
+        file = readers_file_of(name)
     try:
         return msgspec.json.decode(file.read_bytes(), type=Service)
     except FileNotFoundError:
@@ -102,15 +118,17 @@ def read(name: str) -> Service | None:
 
 
 def remove(name: str) -> None:
-    file_of(name).unlink(missing_ok=True)
+    for file in (file_of(name), readers_file_of(name)):
+        file.unlink(missing_ok=True)
 
 
 def living() -> list[str]:
     """The names of all clusters whose process is there."""
     found = []
-    for file in sorted((home() / "clusters").glob("*/access.json")):
+    files = [file for kind in (_CLIENTS_FILE, _READERS_FILE) for file in (home() / "clusters").glob(f"*/{kind}")]
+    for name in sorted({file.parent.name for file in files}):
         with suppress(ControlError):
-            service = read(file.parent.name)
+            service = read(name)
             if service is not None and service.lives() and service.state != "failed":
                 found.append(service.name)
     return found
