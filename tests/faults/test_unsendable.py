@@ -43,9 +43,8 @@ def site() -> Iterator[Site]:
     with zmq.Context() as context:
         peers = Peers(context, KeyRing().keys_of(WORKER), 0, Schemas(), lambda: 100.0)
         peers.incarnation = 1
-        peers.set_members(
-            [Member(worker, 1, "tcp://127.0.0.1:1", "tcp://127.0.0.1:1", KeyPair.new().public) for worker in WORKERS]
-        )
+        key, nowhere = KeyPair.new().public, "tcp://127.0.0.1:1"
+        peers.set_members([Member(worker, 1, nowhere, nowhere, key) for worker in WORKERS])
         made = Site(0, peers, peers._schemas, Refusals("a worker"))
         made.jobs = {GOOD: stub(), BAD: stub()}
         yield made

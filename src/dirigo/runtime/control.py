@@ -488,3 +488,13 @@ class Answer(_Record, frozen=True):
 
 
 ToController = Asked | FromWorker
+
+
+def asked_number(bodies: list[bytes]) -> int | None:
+    """The number of a request that cannot be read, so that it can be answered at least."""
+    try:
+        (body,) = bodies
+        tag, number, *_ = msgspec.msgpack.decode(body)
+    except (ValueError, TypeError, msgspec.DecodeError):
+        return None
+    return number if tag in ("Asked", "AskedLog") and isinstance(number, int) else None

@@ -20,6 +20,7 @@ import zmq
 
 from dirigo.runtime import control
 from dirigo.runtime.bell import Bell
+from dirigo.runtime.checks import actor_of, check_hello, check_report, cut_text
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.gate import Gate, Refusals, role_of
 from dirigo.runtime.job_record import JobRecord
@@ -209,8 +210,9 @@ class Controller:
     def _take(self, frames: list[zmq.Frame]) -> None:
         """Requests and greetings come alone; what else a worker says has come through its channel."""
         role = role_of(frames[-1])
+        identity, *parts = joined([frame.bytes for frame in frames])
         try:
-            identity, *heads, body = joined([frame.bytes for frame in frames])
+            *heads, body = parts
             if heads:
                 if role != WORKER:
                     self.refusals.note("a report of somebody who is no worker")
@@ -224,6 +226,10 @@ class Controller:
             record = _decoder.decode(body)
         except (ValueError, msgspec.DecodeError) as error:
             self.refusals.note("a malformed message", str(error))
+            number = control.asked_number(parts)
+            if number is not None:
+                sentence = f"this is no request that the controller knows: {error}."
+                self.answer(identity, _encoder.encode(control.Answer(number, None, sentence)))
             return
         try:
             if isinstance(record, control.Asked):
@@ -287,6 +293,11 @@ class Controller:
             self.refusals.note("a report of a worker that is not a member")
             return
         slot.heard_s = time.monotonic()
+        try:
+            check_report(record)
+        except ControlError as error:
+            self.refusals.note("a wrong report of a worker", f"{type(record).__name__}: {error}")
+            return
         match record:
             case control.Beat():
                 slot.beat(record.figures, slot.heard_s)
@@ -305,7 +316,7 @@ class Controller:
             case control.Removed():
                 self._note_removed(slot, record)
             case control.Released():
-                self._requests.released(record)
+                self._requests.released(slot.worker, record)
             case control.PeerLost():
                 self._note_unreachable(slot, record)
 
@@ -317,9 +328,15 @@ class Controller:
             return
         if slot.identity == identity:  # it has not heard yet that it is welcome
             return
+        try:
+            check_hello(hello)
+        except ControlError as error:
+            self.refusals.note("a wrong report of a worker", f"Hello: {error}")
+            self._lines.turn_away(identity, _encoder.encode(control.Stop()))
+            return
         if slot.is_there:  # the process that had this place is gone: its host started another one
             how = "stopped answering, was ended" if hello.was_frozen else "ended unexpectedly"
-            self._lose(slot, f"{how} and was started again", hello.was_doing, hello.was_frozen)
+            self._lose(slot, f"{how} and was started again", actor_of(hello.was_doing), hello.was_frozen)
         self._incarnations += 1
         slot.join(hello, identity, self._incarnations, time.monotonic())
         self._lines.open(identity, slot.incarnation)
@@ -491,7 +508,8 @@ class Controller:
             return
         job.installed.add(slot.worker)
         for source, split in record.pushed:
-            job.places[source, split] = slot.worker
+            if split in range(job.manifest.pushed.get(source, (0, b""))[0]):  # no other is asked for
+                job.places[source, split] = slot.worker
         if job.state == "starting":
             self._look_for_start(job)
         elif job.state in ("running", "draining"):  # a newcomer
@@ -531,7 +549,7 @@ class Controller:
     def fail(self, name: str, error: str, trace: str | None) -> None:
         job = self.jobs.get(name)
         if job is not None and job.is_live and job.outcome is None:
-            job.error, job.traceback = error, trace
+            job.error, job.traceback = cut_text(error), None if trace is None else cut_text(trace)
             _log.warning("job %s failed: %s", name, error)
             self.end(job, "failed", error)
 

@@ -22,8 +22,8 @@ import msgspec
 import pyarrow as pa
 import zmq
 
-from dirigo.runtime.checks import check_role
-from dirigo.runtime.control import Answer, AskedLog, GetLog, LogInfo, Manifest, ReadLog
+from dirigo.runtime.checks import WAIT_S_MOST, check_request, check_role
+from dirigo.runtime.control import Answer, AskedLog, GetLog, LogInfo, Manifest, ReadLog, asked_number
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.gate import Refusals, role_of
 from dirigo.runtime.keys import WORKER, KeyPair
@@ -46,7 +46,6 @@ _AT_ONCE = 64
 _EXPIRE_S = 60.0
 _READ_BYTES_MOST = 64 << 20
 _WAITING_MOST = 10_000
-_WAIT_S_MOST = 60.0  # a reader that wants to wait longer asks again
 JOBS_KEPT = 200  # that are over, those of earlier runs included
 _encoder = msgspec.msgpack.Encoder()
 _posted = msgspec.msgpack.Decoder(Posted)
@@ -216,6 +215,9 @@ class LogServer:
                 self._refusals.note("a malformed message to the log", f"{len(frames)} frames")
         except (msgspec.DecodeError, ValueError) as error:
             self._refusals.note("a malformed message to the log", str(error))
+            number = asked_number(frames[1:])
+            if number is not None:
+                self._reply(frames[0], number, None, f"this is no request that the results log knows: {error}.")
 
     def _append(self, posted: Posted, frame: bytes) -> None:
         receiving = self._senders.get((posted.worker, posted.incarnation))
@@ -274,8 +276,9 @@ class LogServer:
             return
         try:
             check_role(role, request)
+            check_request(request)
             if isinstance(request, ReadLog) and request.wait_s > 0 and len(self._readers) < _WAITING_MOST:
-                until = time.monotonic() + min(request.wait_s, _WAIT_S_MOST)
+                until = time.monotonic() + min(request.wait_s, WAIT_S_MOST)
                 self._readers.append(_Reader(identity, asked.number, request, until))
                 return  # it is served at once if there is anything
             with self._lock:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dirigo.runtime import control
-from dirigo.runtime.checks import check_role
+from dirigo.runtime.checks import WAIT_S_MOST, check_request, check_role, cut_text
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.job_record import Commit, JobRecord
 
@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-WAIT_S_MOST = 60.0  # a client that wants to wait longer asks again
 _WAITING_MOST = 10_000
 _RELEASE_S = 30.0  # for the workers to confirm a commit
 _QUERIES_REMEMBERED = 4096
-WORKERS_MOST = 1_000
 _CLIENTS_REMEMBERED = 4096
 _encoder = msgspec.msgpack.Encoder()
 
@@ -64,7 +62,7 @@ class _Releasing:
 
     identity: bytes
     number: int
-    missing: int
+    missing: set[int]  # the workers
     until_s: float
     key: tuple[str, str, str]  # job, source, query
     commit: Commit
@@ -85,6 +83,7 @@ class Requests:
         number, request = asked.number, asked.request
         try:
             check_role(role, request)
+            check_request(request)
         except ControlError as error:
             self._controller.answer(identity, _encoder.encode(control.Answer(number, None, str(error))))
             return
@@ -164,8 +163,6 @@ class Requests:
                 controller.fail(self._job(request.job).id, request.error, None)
                 return True, None
             case control.Resize():
-                if not 1 <= request.workers <= WORKERS_MOST:
-                    raise ControlError(f"a pool has 1 to {WORKERS_MOST} workers, not {request.workers}.")
                 controller.wanted = request.workers
                 return True, None
             case control.StopCluster():
@@ -274,7 +271,7 @@ class Requests:
         self._last_release += 1
         until = time.monotonic() + _RELEASE_S
         key = (job.id, request.source, request.query)
-        self._releasing[self._last_release] = _Releasing(identity, number, len(by_worker), until, key, commit)
+        self._releasing[self._last_release] = _Releasing(identity, number, set(by_worker), until, key, commit)
         for worker, attempts in by_worker.items():
             order = control.Release(
                 self._last_release, job.id, request.source, request.query, request.batch, tuple(attempts)
@@ -301,13 +298,13 @@ class Requests:
         if job is not None and not releasing.commit.has_begun and job.commits.get((source, query)) is releasing.commit:
             del job.commits[source, query]
 
-    def released(self, record: control.Released) -> None:
+    def released(self, worker: int, record: control.Released) -> None:
         """A worker confirms a commit, or says why not."""
         releasing = self._releasing.get(record.request)
-        if releasing is None:
+        if releasing is None or worker not in releasing.missing:
             return
-        releasing.outcomes.append(record.outcome)
-        releasing.missing -= 1
+        releasing.outcomes.append(cut_text(record.outcome))
+        releasing.missing.remove(worker)
         if releasing.missing:
             return
         del self._releasing[record.request]
