@@ -27,6 +27,7 @@ from dirigo.scheduling import DEFAULT, StrategyLike
 from dirigo.spark.data_source import format_of
 from dirigo.spark.feeding import Feeding
 from dirigo.spark.hosting import WorkerHost
+from dirigo.spark.protection import warn_if_unprotected
 from dirigo.spark.session import OwnSession, check_session, driver_host, use_this_python
 
 _log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class Cluster:
         try:
             self.spark = spark if self._own_session is None else self._own_session.start()
             check_session(self.spark, workers)
+            warn_if_unprotected(self.spark)
             use_this_python(self.spark)
             folder = self._logs.path if self._logs is not None else Path(logs or "")
             self._host = WorkerHost(self.spark, run_worker, self._note_failure)

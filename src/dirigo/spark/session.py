@@ -179,6 +179,11 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
+def is_loopback_master(master: str) -> bool:
+    """Whether a Spark master listens to processes of this machine alone."""
+    return _is_loopback(_host_in(master))
+
+
 def slots_of(spark: Any) -> int | None:
     """How many tasks the session can run at the same time now; None if it does not tell, or if it grows with the demand."""
     if is_connect(spark) or _is_set(spark, "spark.dynamicAllocation.enabled"):
