@@ -57,8 +57,11 @@ class Refusals:
 
 
 def role_of(frame: zmq.Frame) -> str:
-    """The role of who has sent a frame; a gate has given it, and the sender has no say in it."""
-    return str(frame.get("User-Id"))
+    """The role of who has sent a frame; a gate has given it, and the sender has no say in it. Empty if none was given."""
+    try:
+        return str(frame.get("User-Id"))
+    except zmq.ZMQError:
+        return ""
 
 
 class Gate:
