@@ -5,6 +5,7 @@ same objects, so what is explored is what runs. Start reading at ``mailbox`` (th
 """
 
 from dirigo.kernel.address import Address, WorkerId, actor_address, instance_name, job_of, operator_of
+from dirigo.kernel.errand import Errand, ErrandKind
 from dirigo.kernel.errors import DirigoError, GraphError, PolicyError, ProtocolError
 from dirigo.kernel.function import Behaviour, Context, Directory, FunctionSpec, States
 from dirigo.kernel.hooks import Chance, Hooks, Observer, SchedulingContext
@@ -25,6 +26,8 @@ __all__ = [
     "Data",
     "Directory",
     "DirigoError",
+    "Errand",
+    "ErrandKind",
     "Executable",
     "FunctionSpec",
     "Granularity",

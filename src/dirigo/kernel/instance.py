@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import force_setattr
 
 from dirigo.kernel.address import WorkerId
+from dirigo.kernel.errand import Errand, ErrandKind
 from dirigo.kernel.function import Behaviour, Context, FunctionSpec
 from dirigo.kernel.mailbox import ADMIT, NEXT_STATE, Event, Kind, MailboxState, Role, Verdict
 from dirigo.kernel.message import CriticalOutput, Data, Executable, Output, Trail
@@ -107,6 +109,14 @@ class Instance(Party):
 
     def may_register(self) -> bool:
         return self.state is MailboxState.RUNNABLE
+
+    def handle_states(self, kind: ErrandKind, work: Callable[[], Any], done: Callable[[Any], None]) -> bool:
+        """Do something with the states that may run user code; False if the host does it later, where user code runs."""
+        defer = self.host.defer
+        if defer is not None and defer(Errand(self, kind, work, done)):
+            return False
+        done(work())
+        return True
 
     # --- executions ----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dirigo.kernel.address import Address, WorkerId
 from dirigo.kernel.channel import Inbound
+from dirigo.kernel.errand import ErrandKind
 from dirigo.kernel.errors import PolicyError
 from dirigo.kernel.function import FunctionSpec
 from dirigo.kernel.instance import Instance
@@ -167,18 +168,14 @@ class Lessee(Instance):
 
     def _reply(self) -> None:
         self.enter(Event.DRAINED)
-        self.host.outgoing.append(
-            SyncReply(
-                self.address,
-                self.spec.home,
-                self.worker,
-                self.round,
-                self.states.take(),
-                self.outbox.take_sent(),
-                self.returned,
-                self.take_timers(),
+        sent, timers = self.outbox.take_sent(), self.take_timers()
+
+        def send(partial: Any) -> None:  # nothing else happens here before UNSYNC, which follows the reply
+            self.host.outgoing.append(
+                SyncReply(self.address, self.spec.home, self.worker, self.round, partial, sent, self.returned, timers)
             )
-        )
+
+        self.handle_states(ErrandKind.TAKE, self.states.take, send)
 
     def on_unsync(self, unsync: Unsync) -> None:
         if self.state is not _BLOCKED or unsync.round != self.round:

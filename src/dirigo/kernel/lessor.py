@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import force_setattr
 
 from dirigo.kernel.address import Address, WorkerId
 from dirigo.kernel.barrier import Barrier, Program, Upstream, ready_barriers
+from dirigo.kernel.errand import ErrandKind
 from dirigo.kernel.errors import PolicyError
 from dirigo.kernel.function import FunctionSpec
 from dirigo.kernel.instance import Instance
@@ -316,6 +318,8 @@ class Lessor(Instance):
         """Make the one transition that is possible, if any."""
         if self.state is _RUNNABLE:
             return self._start_round()
+        if self.round is not None and self.round.is_apart:
+            return False
         if self.state is _DRAINING:
             if not self._is_drained():
                 return False
@@ -326,7 +330,7 @@ class Lessor(Instance):
                 self.enter(Event.HANDED_BACK)
                 return False
             return self._consolidate()
-        return self._do_agenda() and self._end_round()
+        return self._do_agenda() and self._take_view() and self._end_round()
 
     def _start_round(self) -> bool:
         barriers = self._ready_barriers()
@@ -351,7 +355,7 @@ class Lessor(Instance):
                     self.worker,
                     self.last_round,
                     self.leases.forwarded.get(worker, 0),
-                    self._slice(barriers, scales_in, worker),
+                    self.round.cuts_of(worker, self.leases.revoked.get(worker, {})),
                 )
             )
         return True
@@ -366,20 +370,6 @@ class Lessor(Instance):
             for program in barrier.programs:
                 workers.update(program.at_lessees)
         return tuple(sorted(workers))
-
-    def _slice(
-        self, barriers: list[Barrier], scales_in: bool, worker: WorkerId
-    ) -> tuple[tuple[Address, WorkerId, int], ...]:
-        """The cuts that concern one lessee."""
-        cuts: dict[tuple[Address, WorkerId], int] = {}
-        for barrier in barriers:
-            for program in barrier.programs:
-                for sender, last in program.at_lessees.get(worker, ()):
-                    cuts[program.message.sender, sender] = last
-        if scales_in:
-            for key, last in self.leases.revoked.get(worker, {}).items():
-                cuts[key] = max(last, cuts.get(key, 0))
-        return tuple((address, sender, last) for (address, sender), last in sorted(cuts.items()))
 
     def _is_drained(self) -> bool:
         """All that must precede the critical messages has finished at this instance, as far as it is known."""
@@ -424,14 +414,19 @@ class Lessor(Instance):
         assert current is not None
         if len(current.replies) < len(current.participants):
             return False
+        if not current.participants:
+            self._consolidated(current)
+            return True
+        merge = partial(current.merge_into, self.states)
+        return current.handle_states(self, ErrandKind.MERGE, merge, lambda _: self._consolidated(current))
+
+    def _consolidated(self, current: Round) -> None:
         for worker in current.participants:
             reply = current.replies[worker]
-            self.states.merge(reply.partial)
             self.add_timers(reply.timers)
             self.outbox.collect(worker, reply.sent)
         self._plan(current)
         self.enter(Event.CONSOLIDATED)
-        return True
 
     def _plan(self, current: Round) -> None:
         """The agenda of CRITICAL: outputs that waited for it, each instance's in their order; then what runs alone; then the
@@ -476,6 +471,12 @@ class Lessor(Instance):
         return CriticalRun(
             self.address, self.worker, parts, Granularity.CHANNEL, 0, False, output.created, output.deadline, now, trail, now
         )
+
+    def _take_view(self) -> bool:
+        """See what lessees may read from now on; False while the host does so elsewhere."""
+        current = self.round
+        assert current is not None
+        return current.view is not None or current.handle_states(self, ErrandKind.VIEW, self.states.view, current.note_view)
 
     def _end_round(self) -> bool:
         current = self.round
@@ -526,7 +527,7 @@ class Lessor(Instance):
             self.offer(message)  # type: ignore[arg-type]
 
     def _unsync(self, current: Round) -> None:
-        self.view = self.states.view()
+        (self.view,) = current.view  # type: ignore[misc]  # it is known by now
         if self.view is not None:
             self.view_version = current.number
             if self._leases is not None:

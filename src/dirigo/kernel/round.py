@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from dirigo.kernel.address import WorkerId
+from dirigo.kernel.address import Address, WorkerId
 from dirigo.kernel.barrier import Barrier, Program
+from dirigo.kernel.errand import ErrandKind
+from dirigo.kernel.function import States
 from dirigo.kernel.message import CriticalOutput, CriticalRun, Output, SyncReply
+
+if TYPE_CHECKING:
+    from dirigo.kernel.instance import Instance
 
 
 class Round:
@@ -15,6 +22,7 @@ class Round:
     __slots__ = (
         "agenda",
         "barriers",
+        "is_apart",
         "number",
         "participants",
         "replies",
@@ -22,6 +30,7 @@ class Round:
         "task",
         "unacknowledged",
         "undrained",
+        "view",
     )
 
     def __init__(self, number: int, barriers: list[Barrier], participants: tuple[WorkerId, ...], scales_in: bool) -> None:
@@ -34,6 +43,41 @@ class Round:
         self.unacknowledged = set(participants)  # lessees whose receipt of SYNC_REQUEST is not known
         self.agenda: deque[Output | CriticalOutput | CriticalRun] = deque()  # what is left to do in CRITICAL
         self.task: CriticalRun | None = None  # the critical message that the worker has been given
+        self.is_apart = False  # the host has its states in hand: the round waits for that
+        self.view: tuple[Any] | None = None  # what the lessees may read after it, once that is known
+
+    def cuts_of(
+        self, worker: WorkerId, revoked: Mapping[tuple[Address, WorkerId], int]
+    ) -> tuple[tuple[Address, WorkerId, int], ...]:
+        """The cuts that concern one lessee; ``revoked``: the last ids on channels to it that were taken back."""
+        cuts: dict[tuple[Address, WorkerId], int] = {}
+        for program in self.programs():
+            for sender, last in program.at_lessees.get(worker, ()):
+                cuts[program.message.sender, sender] = last
+        if self.scales_in:
+            for key, last in revoked.items():
+                cuts[key] = max(last, cuts.get(key, 0))
+        return tuple((address, sender, last) for (address, sender), last in sorted(cuts.items()))
+
+    def merge_into(self, states: States) -> None:
+        """Put the partial states together, in the order of the workers."""
+        for worker in self.participants:
+            states.merge(self.replies[worker].partial)
+
+    def handle_states(
+        self, lessor: Instance, kind: ErrandKind, work: Callable[[], Any], done: Callable[[Any], None]
+    ) -> bool:
+        """Do something with the lessor's states; False if its host does so elsewhere, for which the round waits."""
+
+        def back(result: Any) -> None:
+            self.is_apart = False
+            done(result)
+
+        self.is_apart = True
+        return lessor.handle_states(kind, work, back)
+
+    def note_view(self, view: Any) -> None:
+        self.view = (view,)
 
     def programs(self) -> list[Program]:
         return [program for barrier in self.barriers for program in barrier.programs]

@@ -17,6 +17,7 @@ def _in_the_round(lessor: Lessor) -> list[str]:
     if current is None:
         return []
     missing = [f"a running message at {lessor.name}"] if lessor.running is not None else []
+    missing += [f"user code that handles the states of {lessor.name}"] if current.is_apart else []
     for program in current.undrained:
         sender = program.message.sender
         for origin, cut in program.at_home.items():

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from dirigo.kernel.address import Address, WorkerId, job_of
+from dirigo.kernel.errand import Errand
 from dirigo.kernel.errors import ProtocolError
 from dirigo.kernel.function import Directory, FunctionSpec
 from dirigo.kernel.hooks import Chance, Hooks, NoChance, Observer
@@ -38,6 +39,7 @@ class Worker:
         "_loads",
         "_requests",
         "barriers",
+        "defer",
         "directory",
         "id",
         "measure",
@@ -71,6 +73,7 @@ class Worker:
         self._loads = Loads()
         self.measure: Callable[[Any], int] = _one_row
         self.barriers: dict[Address, float] = {}  # lessors that a barrier waits at -> since when
+        self.defer: Callable[[Errand], bool] | None = None  # takes an errand over, or says that it may be done at once
         self.rounds: dict[str, tuple[int, int]] = {}  # job -> (rounds of its lessors here, those that had lessees)
 
     # --- for the host --------------------------------------------------------------------------------------------------
