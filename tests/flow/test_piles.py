@@ -90,3 +90,18 @@ def test_the_size_is_that_of_the_batches() -> None:
     piles.add(A, batch(1, 2, 3))
     assert piles.size_bytes() == 24
     assert piles.view() is None
+
+
+def test_putting_piles_together_leaves_it_to_the_next_message_to_make_them_compact() -> None:
+    compacted = []
+
+    def noted(slot: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        compacted.append(rows.num_rows)
+        return distinct(slot, rows)
+
+    piles = Piles(noted)
+    piles.merge({A: [batch(*range(100))] * (COMPACT_ROWS_LEAST // 100 + 1)})
+    assert not compacted  # a function of the user's may do it
+    piles.add(A, batch(7))
+    assert len(compacted) == 1
+    assert numbers(piles, A) == list(range(100))

@@ -87,7 +87,7 @@ class OneWorker:
     def start(self, flow: dg.Dataflow, *, budget_bytes: int = 64 << 20) -> InstalledJob:
         """Install a job and have its sources begin."""
         install = Install(flow.name, pickle.dumps(SameFlow(flow)), (0,), budget_bytes, named_shipment("fifo")[0])
-        job = InstalledJob(install, 0, self.site.post_result, self._folder)
+        job = InstalledJob(install, 0, self.site.post_result, self.site.schemas, self._folder)
         self.site.add(job)
         job.is_started = True
         return job

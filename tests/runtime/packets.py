@@ -214,7 +214,8 @@ def unpacked(payload: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two payloads mean the same."""
+    """Whether two payloads mean the same; the other one may have come, and still be packed."""
+    other = unpacked(other)
     if isinstance(one, Watermark | Reading | StateSet):
         return bool(one == other)
     if isinstance(one, np.ndarray):

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.kernel import Data
-from dirigo.runtime.payload import Packed, Schemas
+from dirigo.kernel import Data, Output
+from dirigo.kernel.message import Intent
+from dirigo.runtime.payload import Packed, Schemas, sealed
 from dirigo.runtime.wire import FORMAT, BadPacketError, Broken, decode_head, stripped
 from runtime.packets import (
     TO,
+    Reading,
     all_kinds,
     batch,
     carried,
@@ -143,14 +145,43 @@ def explode() -> None:
     raise KeyError("a lost import")
 
 
-def test_a_payload_that_cannot_be_read_breaks_its_message_and_no_other() -> None:
+def packed_in(value: Any) -> list[Packed]:
+    """All that is packed in a message."""
+    if isinstance(value, Packed):
+        return [value]
+    if isinstance(value, msgspec.Struct):
+        return packed_in(tuple(fields_of(value)))
+    return [found for each in value for found in packed_in(each)] if isinstance(value, tuple) else []
+
+
+def test_nothing_is_read_when_it_arrives_but_where_the_code_of_its_job_runs() -> None:
     good = plain_messages()[0]
     frames = packet([*messages_around(Explosive()), good, data((0, Explosive()))], Schemas())
     _, back = decode([bytes(frame) for frame in frames], Schemas())
-    assert all(isinstance(each, Broken) and each.to == TO and "a lost import" in each.error for each in back[:5])
     assert back[5] == good
-    with pytest.raises(KeyError):  # of data, it is noticed where the job's code runs
-        back[6].payload.unpack()
+    for message in (*back[:5], back[6]):
+        assert packed_in(message)
+        for packed in packed_in(message):
+            with pytest.raises(KeyError, match="a lost import"):
+                packed.unpack()
+
+
+def test_what_was_sealed_is_not_pickled_again_and_is_itself_where_it_was_made() -> None:
+    payload = [Reading("Oslo", 5.0)]
+    packed = sealed(payload, Schemas(), is_handed_over=False)
+    payload.append(Reading("Oslo", 6.0))  # by a function that goes on with what it has emitted
+    assert packed.unpack() is payload
+    for message in messages_around(packed):
+        (back,) = carried([message])
+        assert packed_in(back)
+        assert all(same([Reading("Oslo", 5.0)], each) for each in packed_in(back))
+
+
+def test_rows_among_the_outputs_of_a_lessee_are_counted_where_they_arrive() -> None:
+    (back,) = carried([Intent(TO, 1, 0, 1, (Output(TO, (0, batch(7))),))])
+    (packed,) = packed_in(back)
+    assert packed.rows == 7
+    assert same((0, batch(7)), packed)
 
 
 # --- what is no packet -------------------------------------------------------------------------------------------------

@@ -15,7 +15,15 @@ class OperatorFailure(DirigoError):  # noqa: N818  # what happened to the job
 
 def failure_of(operator: str, error: Exception) -> OperatorFailure:
     """What an exception inside an operator comes to."""
-    return OperatorFailure(f"operator '{operator}' failed: {type(error).__name__}: {error}")
+    return OperatorFailure(f"operator '{operator}' failed: {said(error)}")
+
+
+def said(error: BaseException) -> str:
+    """What an error says. Its text is user code, which may fail as well."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, which cannot say what happened"
 
 
 class RowFailure(DirigoError):  # noqa: N818  # what happened to the job

@@ -51,13 +51,17 @@ class Piles:
         self.piles: dict[PileKey, Pile] = {}
 
     def add(self, key: PileKey, batch: pa.RecordBatch) -> None:
+        pile = self._lay_on(key, batch)
+        if pile.rows > COMPACT_ROWS_LEAST and pile.rows > 2 * pile.compact_rows:
+            self._make_compact(key, pile)
+
+    def _lay_on(self, key: PileKey, batch: pa.RecordBatch) -> Pile:
         pile = self.piles.get(key)
         if pile is None:
             pile = self.piles[key] = Pile()
         pile.batches.append(batch)
         pile.rows += batch.num_rows
-        if pile.rows > COMPACT_ROWS_LEAST and pile.rows > 2 * pile.compact_rows:
-            self._make_compact(key, pile)
+        return pile
 
     def compact(self, key: PileKey) -> pa.RecordBatch | None:
         """All rows of a pile, as few as possible; None if there is no such pile."""
@@ -98,9 +102,10 @@ class Piles:
         return taken
 
     def merge(self, partial: dict[PileKey, list[pa.RecordBatch]]) -> None:
+        """Only laid on top: making piles compact may run user code, and this may be done on any thread of a worker."""
         for key, batches in partial.items():
             for batch in batches:
-                self.add(key, batch)
+                self._lay_on(key, batch)
 
     def is_identity(self) -> bool:
         return not self.piles

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class ErrandKind(Enum):
-    """What is done with the states."""
+    """What is done, in words that follow "failed while"."""
 
-    TAKE = "taking them for a barrier"
-    MERGE = "combining them for a barrier"
-    VIEW = "copying what lessees may read"
-    SIZE = "measuring them"
+    TAKE = "taking its states for a barrier"
+    MERGE = "combining its states for a barrier"
+    VIEW = "copying its states for those who read them"
+    SIZE = "measuring its states"
 
 
 class Errand(NamedTuple):

@@ -33,6 +33,7 @@ from dirigo.runtime.payload import Schemas
 from dirigo.runtime.peers import CONTROL, DATA, Peers
 from dirigo.runtime.shipping import named_shipment, ship
 from dirigo.runtime.site import Site
+from dirigo.runtime.user_code import do
 
 _BUDGET_BYTES = 64 << 20
 _QUIET_S = 0.005  # if nothing has come to anybody for so long, all is there
@@ -109,7 +110,7 @@ class _Worker:
         self._job: InstalledJob | None = None
 
     def install(self, install: Install, folder: Path, workers: tuple[WorkerId, ...], clock: Callable[[], float]) -> None:
-        job = self._job = InstalledJob(install, self.site.worker.id, self.site.post_result, folder)
+        job = self._job = InstalledJob(install, self.site.worker.id, self.site.post_result, self.site.schemas, folder)
         self.site.add(job)
         job.helpers = frozenset(workers)
         job.is_started = True
@@ -145,9 +146,15 @@ class _Worker:
         has_worked = self.take_in()
         worker = self.site.worker
         worker.now = time.time()
-        while worker.next() is not None:
-            worker.apply()
-            worker.finish(0.0)
+        while True:
+            errand = self.site.next_errand()
+            if errand is not None:
+                errand.finish(do(errand, self.site.schemas))
+            elif worker.next() is not None:
+                worker.apply()
+                worker.finish(0.0)
+            else:
+                break
             self.site.flush()
             has_worked = True
         self.site.flush()

@@ -7,20 +7,24 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import Any
 
 from dirigo.flow.reading import Emission, SourceReader
-from dirigo.flow.states import StageStates
-from dirigo.kernel import CriticalRun, Data, Executable, job_of
+from dirigo.kernel import CriticalRun, Data, Errand, Executable, job_of
 from dirigo.runtime.control import ActorEnded
 from dirigo.runtime.installed import ROWS_AT_ONCE, InstalledJob
 from dirigo.runtime.last_words import LastWords
 from dirigo.runtime.site import Site, size_of, told
+from dirigo.runtime.user_code import HostedStates, do
 
 SOURCE_EVERY_S = 0.02  # so often sources are read in turn although messages wait: their jobs are not the only ones
 PACED_EVERY_S = 0.005  # so often each source is read that gives only what is due: that is soon done, and late otherwise
 ASK_AGAIN_S = 0.002  # a source that had nothing, and does not know when it will have something
 ASK_AT_LEAST_S = 0.05  # one that knows: it might have to tell that it is idle
 _IDLE_S = 0.5
+
+
+Failure = tuple[str, str | None]  # a sentence, and where it was
 
 
 class JobGone(BaseException):  # raised inside user code, which must not take it for an error of its own
@@ -45,7 +49,9 @@ class Executor:
         site = self._site
         message: Executable | None = None
         elapsed = 0.0
-        failure: BaseException | None = None
+        failure: Failure | None = None
+        errand: Errand | None = None
+        outcome: Any = None
         while True:
             reading: tuple[InstalledJob, SourceReader] | None = None
             while site.to_close:
@@ -57,19 +63,30 @@ class Executor:
                 now = site.worker.now = time.time()
                 if message is not None:
                     self._finish(message, elapsed, failure)
-                    failure = None
-                if now >= self._look_at_s:
+                    message = None
+                elif errand is not None:
+                    self._finish_errand(errand, elapsed, outcome, failure)
+                    outcome = None
+                failure = None
+                errand = site.next_errand()
+                if errand is None and now >= self._look_at_s:
                     reading = self._choose_source(now, while_messages_wait=True)
                     if reading is None:
                         self._look_at_s = now + ASK_AGAIN_S
-                message = None if reading else self._choose_message()
-                if message is None and reading is None:
-                    reading = self._choose_source(now, while_messages_wait=False)
-                if message is None and reading is None:
-                    site.is_idle = True
+                if errand is None and reading is None:
+                    message = self._choose_message()
+                    if message is None:
+                        reading = self._choose_source(now, while_messages_wait=False)
+                        site.is_idle = reading is None
+                elif errand is not None:
+                    site.running_since = time.time()
             if message is not None:
                 began = time.perf_counter()
                 failure = self._apply(message)
+                elapsed = time.perf_counter() - began
+            elif errand is not None:
+                began = time.perf_counter()
+                outcome, failure = self._do(errand)
                 elapsed = time.perf_counter() - began
             elif reading is not None:
                 self._read(*reading)
@@ -89,11 +106,35 @@ class Executor:
         site.running_since = None if message is None else time.time()
         return message
 
-    def _apply(self, message: Executable) -> BaseException | None:
+    def _apply(self, message: Executable) -> Failure | None:
         self._last_words.note(message.to)
-        failure = self._guarded(job_of(message.to), self._site.worker.apply)
+        failure = self._explained(job_of(message.to), self._site.worker.apply)
         self._last_words.note("")
         return failure
+
+    def _do(self, errand: Errand) -> tuple[Any, Failure | None]:
+        """Handle states for a barrier, or measure them."""
+        address = errand.instance.address
+        outcome: Any = None
+
+        def work() -> None:
+            nonlocal outcome
+            outcome = do(errand, self._site.schemas)
+
+        self._last_words.note(address)
+        failure = self._explained(job_of(address), work)
+        self._last_words.note("")
+        return outcome, failure
+
+    def _explained(self, job: str, run: Callable[[], None]) -> Failure | None:
+        """Run user code; what there is to say if it fails is found out here too, because an error's text is user code."""
+        failure = self._guarded(job, run)
+        if failure is None:
+            return None
+        words: list[Failure] = []
+        if self._guarded(job, lambda: words.append(told(failure))) is not None or not words:
+            return (f"{type(failure).__name__}, which cannot say what happened", None)
+        return words[0]
 
     def _guarded(self, job: str, run: Callable[[], None]) -> BaseException | None:
         """Run user code. An interruption may come at any moment in here, and at none outside."""
@@ -117,7 +158,7 @@ class Executor:
         self._interrupted = None
         return failure
 
-    def _finish(self, message: Executable, elapsed: float, failure: BaseException | None) -> None:
+    def _finish(self, message: Executable, elapsed: float, failure: Failure | None) -> None:
         """Under the lock: the outcome of a message that was executed."""
         site = self._site
         site.busy_s += elapsed
@@ -129,11 +170,11 @@ class Executor:
         job.figures.busy_s += elapsed
         if failure is not None:
             site.worker.abandon()
-            site.fail(job.id, *told(failure))
+            site.fail(job.id, *failure)
             return
         try:
             trail = site.worker.finish(elapsed)
-        except Exception as error:  # a state of the user's may raise anything when it is merged
+        except Exception as error:  # a strategy's hooks may raise anything
             site.worker.abandon()
             site.fail_for(error, job.id)
             return
@@ -148,9 +189,28 @@ class Executor:
         site.flush()
         site.tell_pressure_of(job)
 
+    def _finish_errand(self, errand: Errand, elapsed: float, outcome: Any, failure: Failure | None) -> None:
+        """Under the lock: the outcome of an errand."""
+        site = self._site
+        site.busy_s += elapsed
+        site.running_since = site.handling = None
+        job = site.jobs.get(job_of(errand.instance.address))
+        if job is None or not site.knows(errand):
+            return  # the job went meanwhile
+        job.figures.busy_s += elapsed
+        if failure is not None:
+            site.fail(job.id, *failure)
+            return
+        try:
+            errand.finish(outcome)
+        except Exception as error:  # a strategy's hooks may raise anything
+            site.fail_for(error, job.id)
+            return
+        site.flush()
+
     def _look_for_the_end(self, job: InstalledJob, message: CriticalRun) -> None:
         states = self._site.worker.instance(message.to).states
-        if isinstance(states, StageStates) and states.progress.has_ended:
+        if isinstance(states, HostedStates) and states.has_ended():
             self._site.report(ActorEnded(job.id, message.to))
 
     def interrupt(self, job: str) -> bool:
@@ -206,7 +266,7 @@ class Executor:
         site.running_since = time.time()
         self._last_words.note(reader.target)
         began = time.perf_counter()
-        failure = self._guarded(job.id, read)
+        failure = self._explained(job.id, read)
         elapsed = time.perf_counter() - began
         self._last_words.note("")
         with site.lock:
@@ -217,7 +277,7 @@ class Executor:
             job.figures.busy_s += elapsed
             site.busy_s += elapsed
             if failure is not None:
-                site.fail(job.id, *told(failure))
+                site.fail(job.id, *failure)
                 return
             job.note_read(reader, rows_before)
             if not emissions:

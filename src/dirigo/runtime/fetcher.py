@@ -189,7 +189,7 @@ class Fetcher:
                 messages=site.messages,
                 queued_bytes=sum(job.budget.queued for job in site.jobs.values()),
                 rss_bytes=_resident_bytes(),
-                running=None if running is None else running.to,
+                running=site.handling if running is None else running.to,
                 running_s=0.0 if since is None else time.time() - since,
                 refused=dict(site.refusals.counts),
             )
@@ -203,7 +203,7 @@ class Fetcher:
             for _ in range(min(len(specs), _STATES_AT_ONCE)):
                 address = specs[job.state_cursor % len(specs)].address
                 job.state_cursor += 1
-                size = worker.state_bytes(address) if address in worker.parties else 0
+                size = self._site.state_bytes(address) if address in worker.parties else 0
                 job.budget.state_bytes += size - job.state_sizes.get(address, 0)
                 job.state_sizes[address] = size
 
@@ -262,7 +262,7 @@ class Fetcher:
     def _install(self, order: control.Install) -> None:
         site = self._site
         try:
-            job = InstalledJob(order, site.worker.id, site.post_result, self._folder)
+            job = InstalledJob(order, site.worker.id, site.post_result, site.schemas, self._folder)
             with site.lock:
                 if order.job in self._removed:
                     job.close()

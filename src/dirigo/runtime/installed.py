@@ -6,7 +6,6 @@ import pickle
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -21,24 +20,20 @@ from dirigo.flow.reading import Emission, SourceReader
 from dirigo.flow.sources.pushed import PushedSource, PushedSplit
 from dirigo.kernel import (
     Address,
-    Behaviour,
-    Context,
-    CriticalRun,
     Executable,
-    FunctionSpec,
     Source,
-    States,
     WorkerId,
     operator_of,
 )
 from dirigo.runtime.budget import Budget
 from dirigo.runtime.control import Install, JobFigures
 from dirigo.runtime.log_sink import LogSink
-from dirigo.runtime.payload import Packed
+from dirigo.runtime.payload import Schemas
 from dirigo.runtime.pushing import StageAck, StageHeader
 from dirigo.runtime.row_costs import RowCosts
 from dirigo.runtime.shipping import unship
 from dirigo.runtime.staging import Staging
+from dirigo.runtime.user_code import hosted, sealed_outputs
 from dirigo.scheduling import for_worker
 
 ROWS_AT_ONCE = 16_384
@@ -53,7 +48,7 @@ PostResult = Callable[[str, str, int, pa.RecordBatch | None], None]
 class InstalledJob:
     """One job at one worker. Building it runs the user's code."""
 
-    def __init__(self, install: Install, worker: WorkerId, post_result: PostResult, folder: Path) -> None:
+    def __init__(self, install: Install, worker: WorkerId, post_result: PostResult, schemas: Schemas, folder: Path) -> None:
         self.id = install.job
         self.figures = JobFigures()
         self.budget = Budget(install.budget_bytes)
@@ -77,7 +72,10 @@ class InstalledJob:
             for address, downstreams in zip(stage.addresses, stage.downstreams, strict=True)
             if not downstreams
         }
-        self.specs = [self._spec(spec) for spec in job.specs()]
+        self._schemas = schemas
+        operators = {address: stage.operator for stage in job.plan.stages for address in stage.addresses}
+        self.specs = [hosted(spec, operators[spec.address], schemas) for spec in job.specs()]
+        self.remains: list[Any] = []  # what the kernel kept for it, once it is gone
         self.source_workers = frozenset(job.homes[reader.address] for reader in job.readers)
         self.readers: list[SourceReader] = []  # those that are read here
         self.sources: dict[Address, Source] = {}
@@ -95,12 +93,6 @@ class InstalledJob:
         self.is_started = False
         self.is_paused = False
         self.to_end: set[str] = set()  # sources that were asked to end, by operator; "" for all
-
-    def _spec(self, spec: FunctionSpec) -> FunctionSpec:
-        def unpacking(states: States, make: Callable[[States], Behaviour] = spec.behaviour) -> Behaviour:
-            return Unpacking(make(states))
-
-        return replace(spec, behaviour=unpacking)
 
     def _attach(self, post_result: PostResult, folder: Path) -> None:
         """Connect sinks and sources to what is outside of the job."""
@@ -168,7 +160,7 @@ class InstalledJob:
             emissions: list[Emission] = []
             reader.end(emissions, now)
             return emissions
-        return reader.read(rows_max, now)
+        return sealed_outputs(reader.read(rows_max, now), reader.source.name, self._schemas)
 
     def note_cost(self, message: Executable, rows: int, elapsed_s: float) -> None:
         """Learn what rows cost, so that sources cut them into messages that do not take long: no message is interrupted."""
@@ -237,25 +229,11 @@ class InstalledJob:
                 staging.close()
 
     def close_readers(self) -> None:
-        """Close the sources: on the thread that reads them."""
+        """Close the sources, and let go of states: on the thread that runs the job's code."""
         for reader in self.readers:
             with suppress(Exception):
                 reader.split.close()
-
-
-class Unpacking:
-    """A behaviour whose messages may have come from elsewhere, and are unpacked now that they are executed."""
-
-    __slots__ = ("_inner",)
-
-    def __init__(self, inner: Behaviour) -> None:
-        self._inner = inner
-
-    def on_message(self, context: Context, payload: Any) -> None:
-        self._inner.on_message(context, payload.unpack() if type(payload) is Packed else payload)
-
-    def on_critical(self, context: Context, critical: CriticalRun) -> None:
-        self._inner.on_critical(context, critical)
+        self.remains.clear()
 
 
 def partition_of(address: Address) -> int:

@@ -2,6 +2,8 @@
 
 A payload is packed when it leaves a worker and unpacked when, and where, it is executed; on the way it is a ``Packed``,
 which can be sent on as it is. A batch travels without its schema, which each receiver gets to know once by a short hash.
+Pickling and unpickling run user code, so what is not made of batches is ``sealed`` where user code runs, before the kernel
+gets it: when it leaves, its bytes are there.
 
 Unpickling is safe because only holders of the cluster's keys can connect, and they may run code here anyway.
 """
@@ -11,7 +13,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 import cloudpickle
 import pyarrow as pa
@@ -24,6 +26,7 @@ _PICKLED, _BATCH, _BATCHES = 0, 1, 2
 _NOT_ALONE = -1  # in place of the id of a schema whose batches have to be pickled
 
 Frame = bytes | memoryview
+_NOT_HERE: Final = object()  # in place of the content of what came from elsewhere
 
 
 class Schemas:
@@ -68,15 +71,19 @@ class Schemas:
 class Packed:
     """A payload in bytes: a small description, and the bodies that did not fit into it."""
 
-    __slots__ = ("frames", "head", "nbytes", "schemas")
+    __slots__ = ("_content", "frames", "head", "nbytes", "schemas")
 
-    def __init__(self, head: Sequence[Any], frames: Sequence[Frame], schemas: Schemas) -> None:
+    def __init__(self, head: Sequence[Any], frames: Sequence[Frame], schemas: Schemas, content: Any = _NOT_HERE) -> None:
         self.head = head  # (kind, number of frames, port, parts) or (_PICKLED, number of frames, body, buffers)
         self.frames = frames
         self.schemas = schemas
+        self._content = content  # what was sealed, for those who execute it in this very process
         self.nbytes = _inlined_bytes(head) + sum(map(len, frames))
 
     def unpack(self) -> Any:
+        """The payload. Runs user code, unless it is made of batches."""
+        if self._content is not _NOT_HERE:
+            return self._content
         kind = self.head[0]
         if kind == _BATCH:
             return (self.head[2], self._batch(self.head[3][0]))
@@ -111,19 +118,31 @@ def pack(payload: Any, to: Address, schemas: Schemas) -> Packed:
         if _is_slotted(content) and not any(schemas.has_dictionary(to, port, slot, batch.schema) for slot, batch in content):
             parts = tuple(_part(to, port, slot, batch, frames, schemas) for slot, batch in content)
             return Packed((_BATCHES, len(frames), port, parts), frames, schemas)
-    text, buffers = _pickled(payload)
+    return _pickled(payload, schemas)
+
+
+def sealed(payload: Any, schemas: Schemas, *, is_handed_over: bool) -> Packed:
+    """Something of the user's with its bytes. Large buffers are shared, not copied, if nobody can change them any more."""
+    return _pickled(payload, schemas, payload, has_buffers_apart=is_handed_over)
+
+
+def opened(payload: Any) -> Any:
+    """A payload that may have been packed or sealed."""
+    return payload.unpack() if type(payload) is Packed else payload
+
+
+def _pickled(payload: Any, schemas: Schemas, content: Any = _NOT_HERE, *, has_buffers_apart: bool = True) -> Packed:
+    frames: list[Frame] = []
+    buffers: list[pickle.PickleBuffer] = []
+    callback = buffers.append if has_buffers_apart else None
+    try:
+        text = pickle.dumps(payload, protocol=5, buffer_callback=callback)
+    except (pickle.PicklingError, AttributeError, TypeError):  # of a class that came with the job and cannot be imported
+        buffers.clear()
+        text = cloudpickle.dumps(payload, protocol=5, buffer_callback=callback)
     body = _inlined(memoryview(text), frames)
     apart = tuple(_inlined(buffer.raw(), frames) for buffer in buffers)
-    return Packed((_PICKLED, len(frames), body, apart), frames, schemas)
-
-
-def _pickled(payload: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
-    buffers: list[pickle.PickleBuffer] = []
-    try:
-        return pickle.dumps(payload, protocol=5, buffer_callback=buffers.append), buffers
-    except (pickle.PicklingError, AttributeError, TypeError):  # of a class that came with the job and cannot be imported
-        buffers = []
-        return cloudpickle.dumps(payload, protocol=5, buffer_callback=buffers.append), buffers
+    return Packed((_PICKLED, len(frames), body, apart), frames, schemas, content)
 
 
 def _part(
@@ -131,6 +150,13 @@ def _part(
 ) -> tuple[int, int, int | Frame, int]:
     body = _inlined(memoryview(batch.serialize()), frames)
     return (slot, schemas.id_of(to, port, slot, batch.schema), body, batch.num_rows)
+
+
+def is_rows(payload: Any) -> bool:
+    """Whether a payload is made of batches, and so runs no user code when it is packed."""
+    if type(payload) is not tuple or len(payload) != 2 or type(payload[0]) is not int:
+        return False
+    return type(payload[1]) is pa.RecordBatch or _is_slotted(payload[1])
 
 
 def _is_slotted(content: Any) -> bool:

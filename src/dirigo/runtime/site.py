@@ -1,7 +1,8 @@
 """What the two threads of a worker share, and the lock around it: the kernel, the jobs, and the ways out.
 
 The worker thread runs user code and holds no lock meanwhile; the fetcher brings messages in. Whoever has the lock may drive
-the kernel and send what it wants sent, so that a result is on its way as soon as user code returns.
+the kernel and send what it wants sent, so that a result is on its way as soon as user code returns. Nobody runs user code
+while they have it, of whatever kind: see ``user_code``.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from dirigo.flow.errors import OperatorFailure, RowFailure
+from dirigo.flow.errors import OperatorFailure, RowFailure, said
 from dirigo.flow.payloads import rows_of as rows_of_payload
-from dirigo.kernel import Data, Directory, DirigoError, Message, Worker, WorkerId, job_of
+from dirigo.kernel import Address, Data, Directory, DirigoError, Errand, ErrandKind, Message, Worker, WorkerId, job_of
 from dirigo.kernel.message import Lane
 from dirigo.runtime import control
 from dirigo.runtime.bell import Bell
@@ -27,6 +28,7 @@ from dirigo.runtime.gate import Refusals
 from dirigo.runtime.installed import InstalledJob
 from dirigo.runtime.payload import Packed, Schemas
 from dirigo.runtime.peers import Peers
+from dirigo.runtime.user_code import HostedStates
 from dirigo.runtime.wake_up import WakeUp
 from dirigo.runtime.wire import Broken, Pressure
 from dirigo.scheduling import Arbiter, StrategyFailure
@@ -54,12 +56,15 @@ class Site:
         self.worker = Worker(worker, Directory(), self.arbiter)
         self.worker.rng = Random()
         self.worker.measure = rows_of
+        self.worker.defer = self.defer
         self.peers = peers
         self.schemas = schemas
         self.refusals = refusals
         self.jobs: dict[str, InstalledJob] = {}
         self.reports: deque[control.FromWorker] = deque()  # for the controller
         self.results: deque[Result] = deque()  # for the log
+        self.errands: deque[Errand] = deque()  # what the worker thread has to do with states
+        self.handling: Address | None = None  # whose states it has in hand
         self.to_close: deque[InstalledJob] = deque()  # jobs that are gone, whose sources the worker thread closes
         self.is_stopping = False
         self.is_idle = False  # the worker thread waits
@@ -94,11 +99,44 @@ class Site:
             return
         try:
             self.worker.receive(message)
-        except Exception as error:  # a state of the user's may raise anything when it is merged
+        except Exception as error:  # a strategy's hooks may raise anything
             self.fail_for(error, job.id)
             return
         if type(message) is Data:
             job.budget.queued += size_of(message.payload)
+
+    def defer(self, errand: Errand) -> bool:
+        """Under the lock: have the worker thread handle states, if that may run user code."""
+        states = errand.instance.states
+        if not isinstance(states, HostedStates) or not states.needs_thread(errand.kind):
+            return False
+        self.errands.append(errand)
+        if self.is_idle:
+            self.wake_worker()
+        return True
+
+    def next_errand(self) -> Errand | None:
+        """Under the lock: of an instance that is still there."""
+        while self.errands:
+            errand = self.errands.popleft()
+            if self.knows(errand):
+                self.handling = errand.instance.address
+                return errand
+        return None
+
+    def knows(self, errand: Errand) -> bool:
+        return self.worker.parties.get(errand.instance.address) is errand.instance
+
+    def state_bytes(self, address: Address) -> int:
+        """The size of an actor's states here, as far as it is known; what is the user's is measured by the worker thread."""
+        instance = self.worker.instance(address)
+        states = instance.states
+        if isinstance(states, HostedStates) and states.is_users and states.has_changed:
+            states.has_changed = False  # once is enough, until a message runs again
+            self.errands.append(Errand(instance, ErrandKind.SIZE, states.measure, lambda _: None))
+            if self.is_idle:
+                self.wake_worker()
+        return self.worker.state_bytes(address)
 
     def flush(self) -> None:
         """Carry away what the kernel wants sent; what stays here is handed over at once."""
@@ -185,6 +223,8 @@ class Site:
         job = self.jobs.pop(name, None)
         if job is None:
             return
+        parties = self.worker.parties
+        job.remains = [parties[spec.address] for spec in job.specs if spec.address in parties]
         self.worker.remove_job(name)
         self.schemas.forget_job(name)
         job.close()
@@ -289,7 +329,7 @@ def told(failure: BaseException) -> tuple[str, str | None]:
     if isinstance(failure, DirigoError):
         has_place = isinstance(failure, RowFailure | OperatorFailure)
         return str(failure), "".join(traceback.format_exception(failure)) if has_place else None
-    return f"{type(failure).__name__}: {failure}", "".join(traceback.format_exception(failure))
+    return said(failure), "".join(traceback.format_exception(failure))
 
 
 def buffer_bytes(batch: pa.RecordBatch) -> int:

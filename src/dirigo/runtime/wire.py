@@ -85,7 +85,7 @@ def stripped(message: Message, schemas: Schemas) -> tuple[Message, list[Frame], 
         return message, [], 0, []
     writer = _Writer(message.to, schemas)
     header: Message = strip(message, writer)
-    return header, writer.frames, writer.nbytes, []
+    return header, writer.frames, writer.nbytes, writer.schema_ids
 
 
 def decode_head(frames: Sequence[bytes]) -> Head:
@@ -100,7 +100,7 @@ def decode_head(frames: Sequence[bytes]) -> Head:
 
 
 def decode_messages(head: Head, frames: Sequence[bytes], schemas: Schemas) -> list[Message | Pressure | Broken]:
-    """The messages of a packet; the payloads of data messages stay packed."""
+    """The messages of a packet. All that they carry stays packed: this runs no user code."""
     try:
         for number, text in head.schemas:
             schemas.learn(number, text)
@@ -122,7 +122,7 @@ def _restored(message: Message | Pressure, reader: _Reader) -> Message | Pressur
         restored: Message = restore(message, reader)
     except BadPacketError:
         raise
-    except Exception as error:  # unpickling runs the user's code
+    except Exception as error:  # bytes may be wrong in more ways than can be listed
         return Broken(message.to, f"{type(error).__name__}: {error}")  # type: ignore[union-attr]
     return restored
 
@@ -153,6 +153,7 @@ class _Writer:
     def __init__(self, to: Address, schemas: Schemas) -> None:
         self.frames: list[Frame] = []
         self.nbytes = 0
+        self.schema_ids: list[int] = []
         self._to = to
         self._schemas = schemas
 
@@ -161,22 +162,11 @@ class _Writer:
             return None
         if type(payload) is Watermark:  # by far the most frequent
             return (_WATERMARK, payload.time_ms, payload.is_idle)
-        packed = pack(_Whole(payload), self._to, self._schemas)  # pickled, whatever it looks like
+        packed = payload if type(payload) is Packed else pack(payload, self._to, self._schemas)
         self.frames += packed.frames
         self.nbytes += packed.nbytes
+        self.schema_ids += packed.schema_ids()
         return (_PACKED, packed.head)
-
-
-class _Whole:
-    """Any payload, so that it is pickled with its schemas: what is rare need not be quick."""
-
-    __slots__ = ("payload",)
-
-    def __init__(self, payload: Any) -> None:
-        self.payload = payload
-
-    def __reduce__(self) -> tuple[type[_Whole], tuple[Any]]:
-        return (_Whole, (self.payload,))
 
 
 class _Reader:
@@ -203,7 +193,7 @@ class _Reader:
             return None
         if described[0] == _WATERMARK:
             return Watermark(described[1], described[2])
-        return self.packed(described[1]).unpack().payload
+        return self.packed(described[1])
 
 
 def _on_program(message: SyncProgram, change: Any) -> SyncProgram:

@@ -35,7 +35,7 @@ def decode_values(data: bytes) -> dict[str, Any]:
 
 
 def _encode_value(value: Any) -> msgspec.Raw:
-    if _is_plain(value):
+    if is_plain(value):
         try:
             return msgspec.Raw(_encoder.encode(value))
         except (OverflowError, UnicodeEncodeError):
@@ -43,7 +43,8 @@ def _encode_value(value: Any) -> msgspec.Raw:
     return msgspec.Raw(_encoder.encode(msgspec.msgpack.Ext(PICKLE_EXTENSION, pickle.dumps(value, protocol=5))))
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """Whether a value is a scalar, or a flat list or map of them."""
     kind = type(value)
     if kind is list:
         return all_scalars(value)

@@ -6,7 +6,7 @@ Must not know which instance it is, when barriers happen, or how bytes travel.
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from dirigo.state.codec import decode_values, encode_values
+from dirigo.state.codec import decode_values, encode_values, is_plain
 from dirigo.state.declaration import Declaration
 from dirigo.state.errors import StateError
 from dirigo.state.holding import Holding
@@ -82,7 +82,19 @@ class StateSet:
             if not declaration.is_identity(self._holdings[name].own)
         )
 
+    def is_plain(self) -> bool:
+        """Whether no value here can have code of a user's: all are scalars, or flat lists and maps of them."""
+        return all(
+            is_plain(self._holdings[name].own) and (default is MISSING or is_plain(default))
+            for name, declaration in self._declarations.items()
+            for default in (getattr(declaration, "default", MISSING),)
+        )
+
     # --- replicated states ---
+
+    def is_replicated(self) -> bool:
+        """Whether view() shows anything."""
+        return any(declaration.replicated for declaration in self._declarations.values())
 
     def view(self) -> View | None:
         """A snapshot of the own values of the replicated states (the whole, at a lessor), or None without any."""

@@ -29,6 +29,7 @@ class Operator:
     finds_late_rows = False  # itself, not the sender of its input
     holds_back_ms = 0  # how much older than the watermark its results may be
     emits_per_row = False  # what it emits for a row goes at once, and in the order of the rows
+    keeps_users_objects = False  # so that handling or measuring its states may run user code
     runs_alone = True  # emits at barriers, so only cheap steps are fused to it
 
     def __init__(self, name: str, schema: pa.Schema, time: TimeColumn | None) -> None:

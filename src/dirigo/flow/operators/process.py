@@ -53,6 +53,7 @@ class Process(Operator):
 
     kind = "process"
     emits_per_row = True
+    keeps_users_objects = True
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ class RunningReduce(Operator):
     is_keyed = True
     is_ordered = True
     needs_order = True
+    keeps_users_objects = True
 
     def __init__(
         self,

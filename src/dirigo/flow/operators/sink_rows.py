@@ -18,6 +18,7 @@ class SinkRows(Operator):
 
     kind = "sink"
     is_ordered = True
+    keeps_users_objects = True
 
     def __init__(self, name: str, schema: pa.Schema, sink: Sink) -> None:
         super().__init__(name, schema, None)
