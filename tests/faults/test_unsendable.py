@@ -45,7 +45,7 @@ def site() -> Iterator[Site]:
         peers.incarnation = 1
         key, nowhere = KeyPair.new().public, "tcp://127.0.0.1:1"
         peers.set_members([Member(worker, 1, nowhere, nowhere, key) for worker in WORKERS])
-        made = Site(0, peers, peers._schemas, Refusals("a worker"))
+        made = Site(0, peers, peers._schemas, Refusals("a worker"), lambda: 100.0)
         made.jobs = {GOOD: stub(), BAD: stub()}
         yield made
         made.jobs.clear()

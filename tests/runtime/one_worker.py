@@ -12,7 +12,7 @@ from typing import Any, Self
 import zmq
 
 import dirigo as dg
-from dirigo.runtime import executor, installed, site
+from dirigo.runtime import executor
 from dirigo.runtime.control import Install
 from dirigo.runtime.executor import Executor
 from dirigo.runtime.gate import Refusals
@@ -56,7 +56,7 @@ class Clock:
         self.now += _LOOK_S
         return self.now
 
-    perf_counter = time
+    perf_counter = monotonic = time
 
     def pass_s(self, seconds: float) -> None:
         self.now += seconds
@@ -67,13 +67,12 @@ class OneWorker:
 
     def __init__(self, folder: Path, monkeypatch: Any) -> None:
         self.clock = Clock()
-        for module in (executor, installed, site):
-            monkeypatch.setattr(module, "time", self.clock)
+        monkeypatch.setattr(executor, "time", self.clock)
         self._folder = folder
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         schemas = Schemas()
         peers = Peers(self._context, KeyRing().keys_of(WORKER), 0, schemas, time.monotonic)
-        self.site = Site(0, peers, schemas, Refusals("the only worker"))
+        self.site = Site(0, peers, schemas, Refusals("the only worker"), lambda: self.clock.time())
         self._last_words = LastWords(folder)
 
     def __enter__(self) -> Self:

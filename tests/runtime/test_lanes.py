@@ -39,6 +39,7 @@ class Place:
         self.lock = Lock()
         self.schemas = Schemas()
         self.refusals = Refusals("a worker")
+        self.clock = lambda: 5.0
         self.loads: list[int] = []
         self.delivered: list[list[Any]] = []
         self.worker = SimpleNamespace(now=0.0, note_load=lambda sender, _load: self.loads.append(sender))

@@ -103,7 +103,7 @@ class _Worker:
         self.replied = 0
         peers = Peers(context, ring.keys_of(WORKER), number, schemas, time.monotonic)
         peers.incarnation = 1
-        self.site = Site(number, peers, schemas, Refusals(f"worker {number}"))
+        self.site = Site(number, peers, schemas, Refusals(f"worker {number}"), time.time)
         self.lanes = Lanes(self.site, (_listening(context, ring.server), _listening(context, ring.server)))
         control, data = (f"tcp://127.0.0.1:{each.bind_to_random_port('tcp://127.0.0.1')}" for each in self.lanes.sockets)
         self.member = Member(number, 1, control, data)

@@ -78,7 +78,7 @@ class Controller:
         self.jobs: dict[str, JobRecord] = {}
         self.wanted = workers
         self.refusals = Refusals("the controller")
-        self.began_s = time.time()
+        self.began_s = time.monotonic()
         self.is_stopping = False
         self.failure: str | None = None  # why the service cannot go on
         self._has_told_failure = False

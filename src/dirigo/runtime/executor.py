@@ -60,7 +60,7 @@ class Executor:
             with site.lock:
                 if site.is_stopping:
                     return
-                now = site.worker.now = time.time()
+                now = site.worker.now = site.clock()
                 if message is not None:
                     self._finish(message, elapsed, failure)
                     message = None
@@ -79,7 +79,7 @@ class Executor:
                         reading = self._choose_source(now, while_messages_wait=False)
                         site.is_idle = reading is None
                 elif errand is not None:
-                    site.running_since = time.time()
+                    site.running_since = time.monotonic()
             if message is not None:
                 began = time.perf_counter()
                 failure = self._apply(message)
@@ -103,7 +103,7 @@ class Executor:
             site.worker.abandon()  # it may have been chosen before something failed
             site.fail_for(error)
             return None
-        site.running_since = None if message is None else time.time()
+        site.running_since = None if message is None else time.monotonic()
         return message
 
     def _apply(self, message: Executable) -> Failure | None:
@@ -261,9 +261,9 @@ class Executor:
         def read() -> None:
             nonlocal emissions
             job.cut_messages(reader, tightest_s)
-            emissions = job.read(reader, ROWS_AT_ONCE)
+            emissions = job.read(reader, ROWS_AT_ONCE, site.clock())
 
-        site.running_since = time.time()
+        site.running_since = time.monotonic()
         self._last_words.note(reader.target)
         began = time.perf_counter()
         failure = self._explained(job.id, read)
@@ -281,9 +281,9 @@ class Executor:
                 return
             job.note_read(reader, rows_before)
             if not emissions:
-                job.retry_s[reader.address] = _ask_again_at(time.time(), reader.split.next_due_s)
+                job.retry_s[reader.address] = _ask_again_at(site.clock(), reader.split.next_due_s)
             source = job.sources[reader.address]
-            site.worker.now = time.time()
+            site.worker.now = site.clock()
             try:
                 for emission in emissions:
                     source.emit(emission)
@@ -294,7 +294,7 @@ class Executor:
 
     def _next_turn(self, reader: SourceReader, elapsed: float) -> float:
         """When a source is read again although messages wait. All sources together get half of the time at most."""
-        now, due_s = time.time(), reader.split.next_due_s
+        now, due_s = self._site.clock(), reader.split.next_due_s
         sources = sum(len(job.active) for job in self._site.jobs.values())
         if due_s is None:
             return now + max(SOURCE_EVERY_S, elapsed) * sources
@@ -302,7 +302,7 @@ class Executor:
 
     def _patience(self) -> float:
         """How long to sleep if nothing comes: sources that had nothing are asked again."""
-        now = time.time()
+        now = self._site.clock()
         asked_at = [each for job in tuple(self._site.jobs.values()) for each in job.asked_again_at()]
         # One that could be asked now waits for something else, such as room or a barrier's acknowledgment.
         return min((at - now if at > now else ASK_AGAIN_S for at in asked_at), default=_IDLE_S)

@@ -22,6 +22,7 @@ import zmq
 
 from dirigo.kernel.loads import TELL_EVERY_S
 from dirigo.runtime import control
+from dirigo.runtime.clock import WorkerClock
 from dirigo.runtime.executor import Executor
 from dirigo.runtime.gate import Gate
 from dirigo.runtime.installed import InstalledJob
@@ -56,6 +57,7 @@ class Fetcher:
         hello: control.Hello,
         folder: Path,
         last_words: LastWords,
+        clock: WorkerClock,
         stop_executor: Callable[[BaseException | None], None],
     ) -> None:
         self._site = site
@@ -67,6 +69,7 @@ class Fetcher:
         self._hello = hello
         self._folder = folder
         self._last_words = last_words
+        self._clock = clock
         self._stop_executor = stop_executor
         self._beat_s = self._tended_s = 0.0
         self._greeted_s = 0.0
@@ -128,11 +131,12 @@ class Fetcher:
         if self._given_up is not None:
             raise RuntimeError(self._given_up)
         self._gate.tend()
+        self._clock.follow()
         site = self._site
         with site.lock:
             silent = site.peers.tend()
             worker = site.worker
-            worker.now = time.time()
+            worker.now = site.clock()
             self._fire_timers()
             site.tell_load()
             site.bell.silence()  # and look: should it ever have been rung half, it is heard again from now on
@@ -177,7 +181,7 @@ class Fetcher:
         site = self._site
         with site.lock:
             running = site.worker.running
-            since = site.running_since
+            running_s = 0.0 if site.running_since is None else time.monotonic() - site.running_since
             self._look_at_states()
             site.look_at_leases()
             for job in site.jobs.values():
@@ -185,12 +189,12 @@ class Fetcher:
                 job.figures.rounds, job.figures.gathered = site.worker.rounds.get(job.id, (0, 0))
                 site.tell_pressure_of(job, is_time=True)
             figures = control.WorkerFigures(
-                busy_s=site.busy_s + (0.0 if since is None else time.time() - since),
+                busy_s=site.busy_s + running_s,
                 messages=site.messages,
                 queued_bytes=sum(job.budget.queued for job in site.jobs.values()),
                 rss_bytes=_resident_bytes(),
                 running=site.handling if running is None else running.to,
-                running_s=0.0 if since is None else time.time() - since,
+                running_s=running_s,
                 refused=dict(site.refusals.counts),
             )
             return control.Beat(site.peers.incarnation, figures, {job.id: job.figures for job in site.jobs.values()})

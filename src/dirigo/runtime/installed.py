@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -153,9 +152,8 @@ class InstalledJob:
             return False
         return "" in self.to_end or operator_of(reader.target) in self.to_end
 
-    def read(self, reader: SourceReader, rows_max: int) -> Sequence[Emission]:
+    def read(self, reader: SourceReader, rows_max: int, now: float) -> Sequence[Emission]:
         """Read a piece of a source, or end it. Runs without the lock."""
-        now = time.time()
         if self.should_end(reader):
             emissions: list[Emission] = []
             reader.end(emissions, now)

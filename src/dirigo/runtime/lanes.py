@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import zmq
@@ -36,7 +35,7 @@ class Lanes:
         if not packets:
             return
         with site.lock:
-            site.worker.now = time.time()
+            site.worker.now = site.clock()
             problems = [self._accept(lane, head, frames) for head, frames in packets]
         arrived: list[Message | Pressure | Broken] = []
         for (head, frames), problem in zip(packets, problems, strict=True):

@@ -220,7 +220,7 @@ class Requests:
                 refused[reason] = refused.get(reason, 0) + count
         return control.ClusterStatus(
             controller.name,
-            time.time() - controller.began_s,
+            time.monotonic() - controller.began_s,
             tuple(slot.status(controller.pool.problem(slot.worker)) for slot in controller.slots.values()),
             tuple(job.status() for job in controller.jobs.values()),
             refused,

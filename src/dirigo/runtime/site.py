@@ -8,10 +8,9 @@ while they have it, of whatever kind: see ``user_code``.
 from __future__ import annotations
 
 import logging
-import time
 import traceback
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from random import Random
 from threading import Lock
 from typing import Any, NamedTuple
@@ -50,8 +49,11 @@ class Result(NamedTuple):
 class Site:
     """One worker process. Everything but the two wake-ups is used under ``lock``."""
 
-    def __init__(self, worker: WorkerId, peers: Peers, schemas: Schemas, refusals: Refusals) -> None:
+    def __init__(
+        self, worker: WorkerId, peers: Peers, schemas: Schemas, refusals: Refusals, clock: Callable[[], float]
+    ) -> None:
         self.lock = Lock()
+        self.clock: Callable[[], float] = clock
         self.arbiter = Arbiter()
         self.worker = Worker(worker, Directory(), self.arbiter)
         self.worker.rng = Random()
@@ -70,7 +72,7 @@ class Site:
         self.is_idle = False  # the worker thread waits
         self.busy_s = 0.0
         self.messages = 0
-        self.running_since: float | None = None
+        self.running_since: float | None = None  # by the monotonic clock
         self._work = WakeUp()  # for the worker thread
         self.bell = Bell()  # for the fetcher: there are reports or results
 
@@ -78,7 +80,7 @@ class Site:
 
     def deliver(self, messages: Iterable[Message | Pressure | Broken]) -> None:
         """Messages have come from other workers."""
-        self.worker.now = time.time()
+        self.worker.now = self.clock()
         for message in messages:
             if type(message) is Pressure:
                 job = self.jobs.get(message.job)
@@ -217,6 +219,8 @@ class Site:
         self.arbiter.add_job(job.id, job.strategy_key, job.new_strategy, job.weight)
         self.worker.directory.add_job(job.specs)
         self.jobs[job.id] = job
+        for reader in job.readers:
+            reader.split.clock = self.clock
         job.sources = {reader.address: self.worker.add_source(reader.address, (reader.target,)) for reader in job.readers}
 
     def remove(self, name: str) -> None:

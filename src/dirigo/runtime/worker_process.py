@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import zmq
 
+from dirigo.runtime.clock import WorkerClock
 from dirigo.runtime.control import Bootstrap, Hello
 from dirigo.runtime.executor import Executor
 from dirigo.runtime.fetcher import Fetcher
@@ -85,7 +86,8 @@ class _Worker:
         controller.identity = f"worker-{bootstrap.worker}-{os.getpid()}-{secrets.token_hex(16)}".encode()
         schemas = Schemas()
         peers = Peers(context, keys, bootstrap.worker, schemas, time.monotonic)
-        self.site = Site(bootstrap.worker, peers, schemas, refusals)
+        clock = WorkerClock()
+        self.site = Site(bootstrap.worker, peers, schemas, refusals, clock)
         self._last_words = LastWords(folder)
         remove_abandoned(_folders_of(bootstrap), first=self._last_words.read_left)
         self._executor = Executor(self.site, self._last_words)
@@ -111,6 +113,7 @@ class _Worker:
             hello,
             folder,
             self._last_words,
+            clock,
             self._stop_executor,
         )
         self._intake = Intake(intake, self.site.jobs.get, refusals, self._fetcher.give_up)

@@ -201,7 +201,7 @@ class SocketSplit(Split):
     def _batch_of(self, lines: list[str]) -> pa.RecordBatch:
         columns = [pa.array(lines, pa.string())]
         if len(self._source.schema) > 1:
-            now = datetime.now(UTC)
+            now = datetime.fromtimestamp(self.clock(), UTC)
             columns.append(
                 pa.array([now] * len(lines), pa.timestamp("us", "UTC")).cast(pa.timestamp("ms", "UTC"), safe=False)
             )

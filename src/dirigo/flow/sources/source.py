@@ -50,7 +50,7 @@ class Split(ABC):
     read_for_s: float = 0.005
     """How long a read may go on collecting rows. A simulation waits as long as it takes, or it would not repeat itself."""
     clock: Callable[[], float] = system_clock.time
-    """What time it is, in seconds, for a split that minds; a simulation puts its own clock here."""
+    """What time of day it is, in seconds, for a split that minds; whoever reads it puts a clock here that has no jumps."""
     next_due_s: float | None = None
     """By the clock: when to read again, for a split that holds rows back until they are due; None if it does not."""
     ended: bool = False
