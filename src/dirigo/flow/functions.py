@@ -11,6 +11,7 @@ from dirigo.flow.bad_rows import Bad
 from dirigo.flow.duration import Duration, milliseconds
 from dirigo.flow.emitter import Emitter
 from dirigo.flow.errors import RowFailure
+from dirigo.flow.own_memory import owned
 from dirigo.flow.row import Row, rows_of
 from dirigo.flow.steps import fitting
 from dirigo.kernel import Granularity
@@ -89,7 +90,7 @@ class FunctionContext:
         self.flush()
         if not batch.schema.equals(self._schema):
             batch = batch.select(self._schema.names).cast(self._schema)
-        self._emitter.rows(batch)
+        self._emitter.rows(owned(batch))
 
     def emit_critical(self, payload: Any, *, granularity: Literal["channel", "one"] = "channel") -> None:
         """Send a critical message to every function downstream. It runs there alone, after all that was emitted before, and

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dirigo.flow.own_memory import cut
+
 Hashes = npt.NDArray[np.uint64]
 
 _NULL = np.uint64(0x6A09E667F3BCC909)
@@ -52,7 +54,7 @@ def partition_of(columns: Sequence[pa.Array], partitions: int) -> npt.NDArray[np
 
 
 def split(batch: pa.RecordBatch, numbers: npt.NDArray[Any], partitions: int) -> list[tuple[int, pa.RecordBatch]]:
-    """The rows of each partition that has any, in their order. `numbers` is the partition of each row."""
+    """The rows of each partition that has any, in their order and apart. `numbers` is the partition of each row."""
     counts = np.bincount(numbers, minlength=partitions)
     present = np.flatnonzero(counts).tolist()
     if len(present) <= 1:
@@ -62,7 +64,7 @@ def split(batch: pa.RecordBatch, numbers: npt.NDArray[Any], partitions: int) -> 
     order = np.argsort(numbers.astype(small), kind="stable")
     sorted_batch = batch.take(pa.array(order))
     ends = np.cumsum(counts)
-    return [(number, sorted_batch.slice(int(ends[number] - counts[number]), int(counts[number]))) for number in present]
+    return [(number, cut(sorted_batch, int(ends[number] - counts[number]), int(counts[number]))) for number in present]
 
 
 def _mix(hashes: Hashes) -> Hashes:

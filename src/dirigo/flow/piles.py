@@ -111,7 +111,7 @@ class Piles:
         return not self.piles
 
     def size_bytes(self) -> int:
-        # Not `nbytes`, which takes a hundred times longer; a slice counts with all that it keeps in memory.
+        # Not `nbytes`, which takes a hundred times longer; rows that stay have their own memory, so this is the same.
         return sum(batch.get_total_buffer_size() for pile in self.piles.values() for batch in pile.batches)
 
     def view(self) -> Any:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dirigo.flow.bad_rows import Bad
 from dirigo.flow.errors import OperatorFailure
+from dirigo.flow.own_memory import cut, owned
 from dirigo.flow.sources.source import Piece, Source, Split
 from dirigo.flow.time_column import LATEST_MS, TimeColumn, Times
 from dirigo.flow.watermark import BEGINNING, END, Watermark, passes
@@ -94,12 +95,11 @@ class SourceReader:
         emissions.append(self._critical(Watermark(END), now_s, final=True))
 
     def _cut(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Rows in messages. They are copied: a slice would keep, and count for, the memory of all of them."""
+        """Rows in messages, each with its own memory."""
         most = min(self.message_rows, self.source.rows_per_message)
         if rows.num_rows <= most:
-            return [rows]
-        numbers = np.arange(rows.num_rows)
-        return [rows.take(pa.array(numbers[start : start + most])) for start in range(0, rows.num_rows, most)]
+            return [owned(rows)]
+        return [cut(rows, start, most) for start in range(0, rows.num_rows, most)]
 
     def _output(self, payload: Any, now_s: float) -> Output:
         return Output(self.target, payload, now_s, now_s + self.latency_s)

@@ -15,6 +15,7 @@ from dirigo.flow.bad_rows import Bad, try_each_part
 from dirigo.flow.emitter import Branch, Emitter
 from dirigo.flow.errors import FlowError
 from dirigo.flow.expression import Expression, type_of
+from dirigo.flow.own_memory import owned
 from dirigo.flow.row import BadRowError, Row, batch_of, rows_of
 from dirigo.flow.time_column import TimeColumn
 
@@ -191,7 +192,7 @@ class BatchMap(Step):
             out = pa.RecordBatch.from_arrays(
                 [out.column(field.name).cast(field.type) for field in self.schema], schema=self.schema
             )
-        return out
+        return owned(out)
 
 
 class _RowStep(Step):

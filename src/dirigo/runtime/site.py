@@ -337,7 +337,7 @@ def told(failure: BaseException) -> tuple[str, str | None]:
 
 
 def buffer_bytes(batch: pa.RecordBatch) -> int:
-    """How much memory a batch keeps: for a slice more than its own rows, but `nbytes` takes a hundred times longer."""
+    """How much memory a batch keeps. Rows that are sent have their own memory (see ``flow.own_memory``), so it is theirs."""
     return int(batch.get_total_buffer_size())
 
 

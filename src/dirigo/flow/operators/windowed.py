@@ -16,6 +16,7 @@ from dirigo.flow.emitter import Emitter
 from dirigo.flow.grouping import Grouping
 from dirigo.flow.intake import ALL_SLOTS, RAW_ROWS, Intake, IntoWindows, Summary, summable
 from dirigo.flow.operators.operator import Operator
+from dirigo.flow.own_memory import cut
 from dirigo.flow.piles import PileKey, Piles
 from dirigo.flow.time_column import TimeColumn, Times
 from dirigo.flow.watermark import END
@@ -145,7 +146,7 @@ class Windowed(Operator):
         start = 0
         for number, end in enumerate(ends.tolist()):
             pane = int(panes[grouping.firsts[number]])
-            self._add(states, pane, port, ordered.slice(start, end - start), emitter)
+            self._add(states, pane, port, cut(ordered, start, end - start), emitter)
             start = end
 
     def _add(self, states: WindowState, pane: int, slot: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
