@@ -58,7 +58,7 @@ def lines() -> Iterator[int]:
         thread.join()
 
 
-@pytest.mark.parametrize("step_s", [-3600.0, 590.0])
+@pytest.mark.parametrize("step_s", [-3600.0, pytest.param(590.0, marks=pytest.mark.acceptance)])
 def test_jobs_go_on_when_the_time_of_day_is_set(tmp_path: Path, lines: int, step_s: float) -> None:
     set_clock = SetClock(tmp_path)
     flow = dg.Dataflow("lines")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import dirigo as dg
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, until
 
-ROWS = 40_000
+ROWS = 20_000
 PARTITIONS = 200
 ROW_BYTES = 24
 
@@ -31,7 +31,7 @@ class Slow(dg.Function):
 
 def test_rows_that_are_spread_over_many_actors_count_once(tmp_path: Path) -> None:
     flow = dg.Dataflow("spread", partitions=PARTITIONS)
-    source = flow.source(dg.generator(spread, SCHEMA, ROWS, block=10_000, time="ts", name="numbers"))
+    source = flow.source(dg.generator(spread, SCHEMA, ROWS, block=5_000, time="ts", name="numbers"))
     source.key_by("key").process(Slow, {"n": int}, name="slow").sink(dg.discard())
     seen = []
     with LocalCluster(tmp_path / "logs", workers=1) as cluster:

@@ -7,12 +7,20 @@ hands out at the end of each round. So a row that is late is late wherever it ru
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from dirigo.flow.holding import held_bytes
 from dirigo.flow.watermark import BEGINNING, Progress
 from dirigo.kernel import Address, States
 
 T = TypeVar("T")
+
+
+class OperatorStates(States, Protocol):
+    """What an operator keeps at one instance."""
+
+    def held_bytes(self) -> int:
+        """About how much memory it takes, whereas ``size_bytes`` is what would have to be moved."""
 
 
 class StageStates:
@@ -20,7 +28,7 @@ class StageStates:
 
     __slots__ = ("own", "progress", "watermark")
 
-    def __init__(self, upstreams: Iterable[Address], own: States) -> None:
+    def __init__(self, upstreams: Iterable[Address], own: OperatorStates) -> None:
         self.own = own
         self.progress = Progress(upstreams)
         self.watermark = BEGINNING  # as far as this instance knows
@@ -36,6 +44,9 @@ class StageStates:
 
     def size_bytes(self) -> int:
         return self.own.size_bytes()
+
+    def held_bytes(self) -> int:
+        return self.own.held_bytes()
 
     def view(self) -> tuple[int, Any]:
         return (self.watermark, self.own.view())
@@ -61,6 +72,9 @@ class Nothing:
     def size_bytes(self) -> int:
         return 0
 
+    def held_bytes(self) -> int:
+        return 0
+
     def view(self) -> None:
         return None
 
@@ -71,10 +85,11 @@ class Nothing:
 class Kept(Generic[T]):
     """What an ordered operator keeps: it runs at its lessor only, so there is never a second part to merge."""
 
-    __slots__ = ("_fresh", "value")
+    __slots__ = ("_fresh", "_measure", "value")
 
-    def __init__(self, fresh: Callable[[], T]) -> None:
+    def __init__(self, fresh: Callable[[], T], measure: Callable[[T], int] = held_bytes) -> None:
         self._fresh = fresh
+        self._measure = measure
         self.value = fresh()
 
     def take(self) -> T:
@@ -88,7 +103,10 @@ class Kept(Generic[T]):
         return False
 
     def size_bytes(self) -> int:
-        return 0
+        return self.held_bytes()
+
+    def held_bytes(self) -> int:
+        return self._measure(self.value)
 
     def view(self) -> None:
         return None

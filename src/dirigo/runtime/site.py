@@ -130,15 +130,19 @@ class Site:
         return self.worker.parties.get(errand.instance.address) is errand.instance
 
     def state_bytes(self, address: Address) -> int:
-        """The size of an actor's states here, as far as it is known; what is the user's is measured by the worker thread."""
+        """The memory that an actor's states hold here, when last measured; the worker thread measures what is the user's."""
         instance = self.worker.instance(address)
         states = instance.states
-        if isinstance(states, HostedStates) and states.is_users and states.has_changed:
+        if not isinstance(states, HostedStates):
+            return 0
+        if states.has_changed and not states.is_users and instance.running is None:
+            states.measure()
+        elif states.has_changed and states.is_users:
             states.has_changed = False  # once is enough, until a message runs again
             self.errands.append(Errand(instance, ErrandKind.SIZE, states.measure, lambda _: None))
             if self.is_idle:
                 self.wake_worker()
-        return self.worker.state_bytes(address)
+        return states.held_bytes
 
     def flush(self) -> None:
         """Carry away what the kernel wants sent; what stays here is handed over at once."""

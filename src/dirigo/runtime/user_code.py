@@ -74,7 +74,7 @@ def _sealed(payload: Any, emitter: str, schemas: Schemas) -> Packed:
 class HostedStates:
     """The states of one instance. What there is to do with them may run user code: see ``needs_thread``."""
 
-    __slots__ = ("_inner", "_make", "_size_bytes", "has_changed", "is_users", "views")
+    __slots__ = ("_inner", "_make", "_size_bytes", "has_changed", "held_bytes", "is_users", "views")
 
     def __init__(self, make: Callable[[], States], is_users: bool) -> None:
         self._make = make
@@ -82,6 +82,7 @@ class HostedStates:
         self.is_users = is_users  # there may be objects of the user's in them
         self.views: list[Any] | None = None  # that have come and have not been read
         self.has_changed = False  # since they were measured
+        self.held_bytes = 0  # when they were measured
         self._size_bytes = 0
 
     def inner(self) -> States:
@@ -118,8 +119,9 @@ class HostedStates:
 
     def measure(self) -> None:
         self.has_changed = False
-        if self._inner is not None:
+        if isinstance(self._inner, StageStates):
             self._size_bytes = self._inner.size_bytes()
+            self.held_bytes = self._inner.held_bytes()
 
     # --- as the kernel moves them --------------------------------------------------------------------------------------
 

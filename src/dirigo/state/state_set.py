@@ -82,6 +82,11 @@ class StateSet:
             if not declaration.is_identity(self._holdings[name].own)
         )
 
+    def values(self) -> list[Any]:
+        """All that is held here, in no form but its own: partial values and bases, to be looked at only."""
+        held = [value for holding in self._holdings.values() for value in (holding.own, holding.base)]
+        return [value for value in held if value is not MISSING]
+
     def is_plain(self) -> bool:
         """Whether no value here can have code of a user's: all are scalars, or flat lists and maps of them."""
         return all(

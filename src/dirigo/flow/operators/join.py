@@ -5,18 +5,22 @@ It emits per row from what it keeps, so it is ordered. Its state grows with its 
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dirigo.flow.emitter import Emitter
+from dirigo.flow.holding import held_bytes
 from dirigo.flow.intake import ByKey, Intake
 from dirigo.flow.matching import JoinShape
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.states import Kept
 
 LEFT, RIGHT = 0, 1
+_NUMBER_BYTES = 8 + 32  # of a row's number in a list
+_KEY_BYTES = 64  # of a key, as a rule
 
 
 class _Side:
@@ -43,6 +47,11 @@ class _Side:
         while len(self.batches) > 1 and self.batches[-2].num_rows < 2 * self.batches[-1].num_rows:
             self.batches[-2:] = [pa.concat_batches(self.batches[-2:])]
 
+    def held_bytes(self) -> int:
+        """The batches, and for each key a list in a map with the numbers of its rows."""
+        lists = len(self.positions) * (sys.getsizeof([]) + _KEY_BYTES) + self.rows * _NUMBER_BYTES
+        return sys.getsizeof(self.positions) + lists + sum(map(held_bytes, self.batches))
+
     def take(self, numbers: list[int]) -> pa.RecordBatch:
         table = pa.Table.from_batches(self.batches).take(pa.array(numbers, pa.int64()))
         return pa.concat_batches(table.to_batches())
@@ -67,7 +76,7 @@ class Join(Operator):
         return ByKey(self.name, self._shape.left_on if port == LEFT else self._shape.right_on)
 
     def new_states(self) -> Kept[tuple[_Side, _Side]]:
-        return Kept(lambda: (_Side(), _Side()))
+        return Kept(lambda: (_Side(), _Side()), lambda sides: sum(side.held_bytes() for side in sides))
 
     def on_rows(self, states: Kept[tuple[_Side, _Side]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         own, other = states.value[port], states.value[1 - port]

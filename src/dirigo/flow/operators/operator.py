@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from dirigo.flow.emitter import Emitter
 from dirigo.flow.intake import Intake, Onward
-from dirigo.flow.states import Nothing
+from dirigo.flow.states import Nothing, OperatorStates
 from dirigo.flow.time_column import TimeColumn
-from dirigo.kernel import States
 
 
 class Operator:
@@ -50,7 +49,7 @@ class Operator:
         """The half of the operator that runs at the sender of its input number ``port``."""
         return Onward()
 
-    def new_states(self) -> States:
+    def new_states(self) -> OperatorStates:
         return Nothing()
 
     def on_rows(self, states: Any, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from dirigo.flow.emitter import Emitter
 from dirigo.flow.errors import FlowError
 from dirigo.flow.functions import Function, FunctionContext
+from dirigo.flow.holding import held_bytes
 from dirigo.flow.intake import ByKey, Intake, Onward
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.time_column import TimeColumn
@@ -40,6 +41,9 @@ class ProcessStates:
 
     def size_bytes(self) -> int:
         return self.states.size_bytes()
+
+    def held_bytes(self) -> int:
+        return sum(held_bytes(value) for value in self.states.values())
 
     def view(self) -> Any:
         return self.states.view()

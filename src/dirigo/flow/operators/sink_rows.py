@@ -28,7 +28,7 @@ class SinkRows(Operator):
         return f"sink {self.sink.name}"
 
     def new_states(self) -> Kept[list[Writer]]:
-        return Kept(list)
+        return Kept(list, lambda writers: sum(writer.held_bytes() for writer in writers))
 
     def on_rows(self, states: Kept[list[Writer]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         writer = self._writer(states, emitter)

@@ -72,6 +72,9 @@ class JsonLinesWriter(Writer):
         if len(self._waiting) >= _WRITTEN_AT_ONCE_BYTES:
             self.flush()
 
+    def held_bytes(self) -> int:
+        return len(self._waiting)
+
     def flush(self) -> None:
         rest = bytes(self._waiting)
         self._waiting.clear()

@@ -90,6 +90,9 @@ class ParquetPartWriter(Writer):
             elif self._rows_waiting >= _ROW_GROUP_ROWS:
                 self._write_row_group()
 
+    def held_bytes(self) -> int:
+        return sum(batch.get_total_buffer_size() for batch in self._waiting)
+
     def flush(self) -> None:
         """Nothing: files appear when they are complete."""
 

@@ -28,6 +28,10 @@ class Writer(ABC):
     def close(self) -> None:
         """The last row has come: make everything visible. Closing twice does nothing more."""
 
+    def held_bytes(self) -> int:
+        """How much memory the rows take that it has been given and has not let go of."""
+        return 0
+
 
 class Sink(ABC):
     """What a user hands to a dataflow as the place where rows go."""
