@@ -35,7 +35,9 @@ def data(job: str, seq: int, worker: int, payload: Any) -> Data:
 
 
 def stub() -> Any:
-    return SimpleNamespace(source_workers=frozenset(), budget=SimpleNamespace(queued=0), figures=SimpleNamespace())
+    return SimpleNamespace(
+        source_workers=frozenset(), used=set(), budget=SimpleNamespace(queued=0), figures=SimpleNamespace()
+    )
 
 
 @pytest.fixture
