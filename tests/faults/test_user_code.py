@@ -335,3 +335,35 @@ def test_user_code_that_raises_at_a_barrier_fails_its_own_job_and_is_named(
     assert error is not None
     assert "operator 'watching' failed" in error
     assert "for a barrier" in error
+
+
+class Unmeasurable:
+    """Cannot say how large it is."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def __sizeof__(self) -> int:
+        (Path(self.folder) / "asked").touch()
+        raise RuntimeError("nobody knows")
+
+
+def keeping(folder: str) -> type[dg.Function]:
+    class Keeping(dg.Function):
+        ordered = True
+        kept = dg.MapState(int, Unmeasurable)
+
+        def on_message(self, context: Any, row: Any) -> None:
+            self.kept[row.n] = Unmeasurable(folder)
+
+        def on_end(self, context: Any) -> None:
+            context.emit({"n": len(self.kept)})
+
+    return Keeping
+
+
+def test_states_that_cannot_be_measured_do_not_fail_a_job(cluster: LocalCluster, tmp_path: Path) -> None:
+    flow, out = flow_of("unmeasurable", keeping(str(tmp_path)))
+    cluster.run(flow)
+    assert (tmp_path / "asked").exists()
+    assert sum(row["n"] for row in out.rows) == ROWS

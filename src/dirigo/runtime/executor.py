@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,12 +11,14 @@ from math import inf
 from typing import Any
 
 from dirigo.flow.reading import Emission, SourceReader
-from dirigo.kernel import CriticalRun, Data, Errand, Executable, job_of
+from dirigo.kernel import CriticalRun, Data, Errand, ErrandKind, Executable, job_of
 from dirigo.runtime.control import ActorEnded
 from dirigo.runtime.installed import ROWS_AT_ONCE, InstalledJob
 from dirigo.runtime.last_words import LastWords
 from dirigo.runtime.site import Site, size_of, told
 from dirigo.runtime.user_code import HostedStates, do
+
+_log = logging.getLogger(__name__)
 
 SOURCE_EVERY_S = 0.02  # so often sources are read in turn although messages wait: their jobs are not the only ones
 PACED_EVERY_S = 0.005  # so often each source is read that gives only what is due: that is soon done, and late otherwise
@@ -198,6 +201,10 @@ class Executor:
         if job is None or not site.knows(errand):
             return  # the job went meanwhile
         job.figures.busy_s += elapsed
+        if failure is not None and errand.kind is ErrandKind.SIZE:  # which is no reason to fail
+            _log.warning("%s; they are not counted any more", failure[0])
+            errand.instance.states.can_be_measured = False  # type: ignore[attr-defined]
+            return
         if failure is not None:
             site.fail(job.id, *failure)
             return

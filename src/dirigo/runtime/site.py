@@ -133,7 +133,7 @@ class Site:
         """The memory that an actor's states hold here, when last measured; the worker thread measures what is the user's."""
         instance = self.worker.instance(address)
         states = instance.states
-        if not isinstance(states, HostedStates):
+        if not isinstance(states, HostedStates) or not states.can_be_measured:
             return 0
         if states.has_changed and not states.is_users and instance.running is None:
             states.measure()

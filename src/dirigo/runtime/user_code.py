@@ -74,7 +74,7 @@ def _sealed(payload: Any, emitter: str, schemas: Schemas) -> Packed:
 class HostedStates:
     """The states of one instance. What there is to do with them may run user code: see ``needs_thread``."""
 
-    __slots__ = ("_inner", "_make", "_size_bytes", "has_changed", "held_bytes", "is_users", "views")
+    __slots__ = ("_inner", "_make", "_size_bytes", "can_be_measured", "has_changed", "held_bytes", "is_users", "views")
 
     def __init__(self, make: Callable[[], States], is_users: bool) -> None:
         self._make = make
@@ -82,6 +82,7 @@ class HostedStates:
         self.is_users = is_users  # there may be objects of the user's in them
         self.views: list[Any] | None = None  # that have come and have not been read
         self.has_changed = False  # since they were measured
+        self.can_be_measured = True  # until that has failed
         self.held_bytes = 0  # when they were measured
         self._size_bytes = 0
 
