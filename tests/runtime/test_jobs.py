@@ -141,7 +141,9 @@ def test_a_job_whose_message_cannot_be_sent_fails_and_another_one_beside_it_is_r
     shown = source.process(Locked, schema={"n": "int64", "key": "int64"}).key_by("key")
     shown.process(Hearing, schema={"n": "int64"}).sink(dg.collect())
     handle = cluster.submit(broken)
-    with pytest.raises(JobFailed, match=r"job 'broken' failed: a message to broken~\d+/.* cannot be sent: .*lock"):
+    with pytest.raises(
+        JobFailed, match=r"job 'broken' failed: operator 'process' emitted something that cannot be sent .*lock"
+    ):
         handle.wait(PATIENCE_S)
     beside.wait(PATIENCE_S)
     assert sorted_rows(out.rows) == expected(flow)

@@ -158,7 +158,7 @@ class InstalledJob:
             emissions: list[Emission] = []
             reader.end(emissions, now)
             return emissions
-        return sealed_outputs(reader.read(rows_max, now), reader.source.name, self._schemas)
+        return sealed_outputs(reader.read(rows_max, now), reader.target, self._schemas)
 
     def note_cost(self, message: Executable, rows: int, elapsed_s: float) -> None:
         """Learn what rows cost, so that sources cut them into messages that do not take long: no message is interrupted."""

@@ -22,6 +22,7 @@ from dirigo.flow.operators.process import ProcessStates
 from dirigo.flow.states import StageStates
 from dirigo.flow.watermark import Watermark
 from dirigo.kernel import (
+    Address,
     Behaviour,
     Context,
     CriticalOutput,
@@ -54,7 +55,7 @@ def hosted(spec: FunctionSpec, operator: Operator, schemas: Schemas) -> Function
     return replace(spec, states=states, behaviour=behaviour)
 
 
-def sealed_outputs(outputs: Sequence[Emitted], emitter: str, schemas: Schemas) -> Sequence[Emitted]:
+def sealed_outputs(outputs: Sequence[Emitted], emitter: Address, schemas: Schemas) -> Sequence[Emitted]:
     """Seal what is not made of batches: here, where its pickling may run user code."""
     for output in outputs:
         payload = output.payload
@@ -63,11 +64,12 @@ def sealed_outputs(outputs: Sequence[Emitted], emitter: str, schemas: Schemas) -
     return outputs
 
 
-def _sealed(payload: Any, emitter: str, schemas: Schemas) -> Packed:
+def _sealed(payload: Any, emitter: Address, schemas: Schemas) -> Packed:
     try:
         return sealed(payload, schemas, is_handed_over=False)
     except Exception as error:
-        what = f"'{emitter}' emitted something that cannot be sent to other workers: {said(error)}"
+        name = operator_of(emitter)
+        what = f"operator '{name}' emitted something that cannot be sent to other workers: {said(error)}"
         raise OperatorFailure(what) from error
 
 
@@ -189,12 +191,11 @@ class HostedBehaviour:
             self._seal(context)
 
     def _seal(self, context: Context) -> None:
-        emitter = operator_of(context.address)
-        sealed_outputs(context.outputs, emitter, self._schemas)
+        sealed_outputs(context.outputs, context.address, self._schemas)
         if context.timers:
-            context.timers = tuple(self._sealed_timers(context.timers, emitter))
+            context.timers = tuple(self._sealed_timers(context.timers, context.address))
 
-    def _sealed_timers(self, timers: Iterable[tuple[float, Any]], emitter: str) -> Iterable[tuple[float, Any]]:
+    def _sealed_timers(self, timers: Iterable[tuple[float, Any]], emitter: Address) -> Iterable[tuple[float, Any]]:
         for due, payload in timers:
             yield due, payload if type(payload) in _PLAIN_TYPES else _sealed(payload, emitter, self._schemas)
 
