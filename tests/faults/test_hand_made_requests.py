@@ -53,7 +53,7 @@ class HandMade:
     def hears(self, kind: Any, *, to_log: bool = False) -> Any:
         socket = self._sockets[to_log]
         assert socket.poll(int(PATIENCE_S * 1000)), "it is answered"
-        return msgspec.msgpack.decode(socket.recv(), type=kind)
+        return msgspec.msgpack.decode(socket.recv_multipart()[-1], type=kind)
 
     def refused(self, request: Any, *, to_log: bool = False) -> str:
         """The sentence with which a request is refused."""
@@ -217,7 +217,8 @@ def test_an_error_of_any_length_is_told(cluster: PretendedCluster, client: HandM
 
 def test_reports_that_no_worker_could_mean(cluster: PretendedCluster, client: HandMade) -> None:
     worker = cluster.join(0)
-    handle = cluster.controller.submit(submission("reported", leaves=1, partitions=5, pushed={"in": (1, SCHEMA)}))
+    asked = client.ask(submission("reported", leaves=1, partitions=5, pushed={"in": (1, SCHEMA)}))
+    handle = cluster.controller.jobs[msgspec.convert(asked.value, control.JobStatus).id]
     worker.take(control.Install, handle.id)
     hello = cluster.controller.slots[0].hello
     assert hello is not None
