@@ -81,9 +81,9 @@ class _Worker:
         log = context.socket(zmq.DEALER)
         for outward in (controller, log):
             outward.linger = 0
+            # Whoever connects with this name takes the place of whoever had it: nobody else can know it.
+            outward.identity = f"worker-{bootstrap.worker}-{os.getpid()}-{secrets.token_hex(16)}".encode()
             keys.secure_client(outward)
-        # Whoever connects with this name takes the place of whoever had it: nobody else can know it.
-        controller.identity = f"worker-{bootstrap.worker}-{os.getpid()}-{secrets.token_hex(16)}".encode()
         schemas = Schemas()
         peers = Peers(context, keys, bootstrap.worker, schemas, time.monotonic)
         clock = WorkerClock()
