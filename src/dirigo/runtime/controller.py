@@ -117,10 +117,9 @@ class Controller:
             raise
         self._submissions = self.logs.last_number  # ids of jobs are never used twice for results that are kept
         self._gate.watch(self.logs.socket)
-        lesser = (self._ring.keys_of(WRITER), self._ring.keys_of(READER))
-        self.access = control.Access(
-            self.run_id, self._endpoint, self.logs.endpoint, self._ring.keys_of(CLIENT), lesser
-        )  # of a client
+        keys = self._ring.keys_of
+        lesser = (keys(WRITER), keys(READER))
+        self.access = control.Access(self.run_id, self._endpoint, self.logs.endpoint, keys(CLIENT), lesser)
         self._requests = Requests(self)
         self._thread = ServiceThread(self._run, name="controller", on_escape=self.mark_failed)
 
@@ -226,10 +225,7 @@ class Controller:
             record = _decoder.decode(body)
         except (ValueError, msgspec.DecodeError) as error:
             self.refusals.note("a malformed message", str(error))
-            number = control.asked_number(parts)
-            if number is not None:
-                sentence = f"this is no request that the controller knows: {error}."
-                self.answer(identity, _encoder.encode(control.Answer(number, None, sentence)))
+            self._requests.refuse(identity, parts, error)
             return
         try:
             if isinstance(record, control.Asked):
@@ -366,21 +362,11 @@ class Controller:
                 continue
             is_culprit = culprit is not None and culprit.split("/")[0] == job.id
             if is_culprit or job.was_served_by(slot.worker):
-                self.fail(job.id, self._loss(job, slot, how, culprit, is_frozen), None)
+                self.fail(job.id, job.loss_by(slot.worker, how, culprit, is_frozen), None)
             elif job.state == "starting":
                 self._look_for_start(job)
             elif job.state != "waiting":
                 self._tell_helpers(job)
-
-    def _loss(self, job: JobRecord, slot: Slot, how: str, culprit: str | None, is_frozen: bool) -> str:
-        sentence = f"worker {slot.worker} {how}, and with it went a part of the states of job '{job.name}'"
-        if culprit is not None:
-            owner, operator = culprit.split("/")[:2]
-            whose = "this job" if owner == job.id else f"job '{owner}'"
-            sentence += f"; it was executing operator '{operator}' of {whose}"
-        if is_frozen:
-            sentence += ", and its other threads could not run, as when code never gives up the interpreter lock"
-        return f"{sentence}; submit the job again."
 
     def _members(self) -> tuple[control.Member, ...]:
         return tuple(slot.member() for slot in self.slots.values() if slot.is_there)

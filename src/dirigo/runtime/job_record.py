@@ -78,6 +78,17 @@ class JobRecord:
         figures = self.figures.get(worker)
         return worker in self.workers or (figures is not None and figures.messages > 0)
 
+    def loss_by(self, worker: int, how: str, culprit: str | None, is_frozen: bool) -> str:
+        """Why the job fails when a worker is lost; ``culprit``: the actor that was executing there."""
+        sentence = f"worker {worker} {how}, and with it went a part of the states of job '{self.name}'"
+        if culprit is not None:
+            owner, operator = culprit.split("/")[:2]
+            whose = "this job" if owner == self.id else f"job '{owner}'"
+            sentence += f"; it was executing operator '{operator}' of {whose}"
+        if is_frozen:
+            sentence += ", and its other threads could not run, as when code never gives up the interpreter lock"
+        return f"{sentence}; submit the job again."
+
     def needs(self, worker: int) -> bool:
         """Whether a worker has to stay: it has done something for the job, or others may have sent it something to do."""
         if self.was_served_by(worker):

@@ -79,6 +79,13 @@ class Requests:
         self._last_release = 0
         self._changes: OrderedDict[bytes, _Change] = OrderedDict()  # by client, the longest silent first
 
+    def refuse(self, identity: bytes, parts: list[bytes], error: Exception) -> None:
+        """Answer a request that cannot be read, if it is one."""
+        number = control.asked_number(parts)
+        if number is not None:
+            sentence = f"this is no request that the controller knows: {error}."
+            self._controller.answer(identity, _encoder.encode(control.Answer(number, None, sentence)))
+
     def take(self, identity: bytes, asked: control.Asked, role: str) -> None:
         number, request = asked.number, asked.request
         try:
