@@ -42,12 +42,13 @@ def _facts(job: JobStatus) -> list[tuple[str, str | Text]]:
         facts.append(("barriers", f"{metrics.barriers:,}{gathered}"))
     facts.append(("busy", f"{shown_seconds(metrics.busy_s)} of worker time"))
     if job.state in LIVE:
-        facts.append(("waiting", f"{shown_bytes(metrics.queued_bytes)} in queues"))
+        facts.append(("queued", shown_bytes(metrics.queued_bytes)))
         facts.append(("state", shown_bytes(metrics.state_bytes)))
     if job.workers:
         facts.append(("workers", ", ".join(map(str, sorted(job.workers)))))
     if job.note:
         facts.append(("note", Text(job.note, style="yellow")))
+    facts += [("waiting", Text(each, style="yellow")) for each in job.waiting]
     if job.error:
         facts.append(("error", Text(job.error, style="red")))
     return facts

@@ -218,6 +218,8 @@ def _check_job_figures(figures: control.JobFigures) -> None:
     growing = (figures.rows_in, figures.rows_out, figures.messages, figures.late_rows, figures.forwarded, figures.rounds)
     if min(growing) < 0:
         raise ControlError("a count is negative.")
+    if len(figures.waiting) > _REASONS_MOST or any(len(told) > 10 * _ADDRESS_LETTERS_MOST for told in figures.waiting):
+        raise ControlError("the figures of a job are too large.")
 
 
 # --- single values ---------------------------------------------------------------------------------------------------------

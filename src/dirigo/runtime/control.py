@@ -80,6 +80,7 @@ class JobFigures(msgspec.Struct, array_like=True):
     account: Account = msgspec.field(default_factory=Account)
     helpers_version: int = 0  # which order about its helpers is obeyed here
     lent_to: tuple[int, ...] = ()  # workers that are none of them any more, and still have something of it
+    waiting: tuple[str, ...] = ()  # barriers here that take long, each with whom it waits for
 
 
 class WorkerFigures(msgspec.Struct, array_like=True):
@@ -282,6 +283,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     latency_objective_ms: int | None = None
     target: float | None = None
     note: str | None = None  # what to know about it now: whom it waits for, or runs without
+    waiting: tuple[str, ...] = ()  # barriers that take longer than some seconds, each with whom it waits for
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):

@@ -299,7 +299,7 @@ class Controller:
                 slot.beat(record.figures, slot.heard_s)
                 for name, figures in record.jobs.items():
                     if name in self.jobs and self.jobs[name].is_live:
-                        self.jobs[name].figures[slot.worker] = figures
+                        self.jobs[name].take_figures(slot.worker, figures)
             case control.Installed():
                 self._note_installed(slot, record)
             case control.ActorEnded():

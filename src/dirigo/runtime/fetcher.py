@@ -188,6 +188,10 @@ class Fetcher:
                 job.refresh()
                 job.figures.rounds, job.figures.gathered = site.worker.rounds.get(job.id, (0, 0))
                 site.tell_pressure_of(job, is_time=True)
+                job.figures.waiting = ()
+            for name, told in site.barriers_waiting():
+                if name in site.jobs:
+                    site.jobs[name].figures.waiting += (told,)
             figures = control.WorkerFigures(
                 busy_s=site.busy_s + running_s,
                 messages=site.messages,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 
 from dirigo.runtime.control import AttemptRef, Install, JobFigures, JobMetrics, JobStatus, Manifest
 from dirigo.scheduling.accounting import percentiles, summed
 
+_log = logging.getLogger(__name__)
 LIVE = ("waiting", "starting", "running", "draining")
 
 
@@ -56,6 +58,15 @@ class JobRecord:
     def forget_worker(self, worker: int) -> None:
         for workers in (self.installing, self.installed, self.removing):
             workers.discard(worker)
+
+    def take_figures(self, worker: int, figures: JobFigures) -> None:
+        """Keep a worker's figures; a barrier that waits is told in the log when it is first heard of."""
+        known = self.figures.get(worker)
+        if figures.waiting and not (known and known.waiting):
+            _log.warning("job %s: %s", self.id, "; ".join(figures.waiting))
+        elif known and known.waiting and not figures.waiting:
+            _log.warning("job %s: the barriers that waited at worker %d go on", self.id, worker)
+        self.figures[worker] = figures
 
     @property
     def is_live(self) -> bool:
@@ -138,4 +149,5 @@ class JobRecord:
             self.manifest.latency_ms,
             self.manifest.target,
             self.note if self.is_live else None,
+            tuple(told for figures in self.figures.values() for told in figures.waiting) if self.is_live else (),
         )

@@ -34,6 +34,8 @@ from dirigo.scheduling import Arbiter, StrategyFailure
 
 _log = logging.getLogger(__name__)
 _INPUT = Lane.INPUT
+BARRIER_TOLD_AFTER_S = 5.0  # a barrier that waits for longer says for whom
+_BARRIERS_TOLD_MOST, _MISSING_TOLD_MOST = 16, 4
 
 
 class Result(NamedTuple):
@@ -168,6 +170,18 @@ class Site:
             self._tell_pressure(jobs)
         if self.is_idle:
             self.wake_worker()
+
+    def barriers_waiting(self) -> list[tuple[str, str]]:
+        """Barriers here that take long: (job, a sentence that says whom one waits for)."""
+        found = []
+        for address, since, missing in self.worker.waiting(BARRIER_TOLD_AFTER_S)[:_BARRIERS_TOLD_MOST]:
+            if missing:  # otherwise it is just moving on
+                job, operator, partition = address.split("/")
+                more = f" and {len(missing) - _MISSING_TOLD_MOST} more" if len(missing) > _MISSING_TOLD_MOST else ""
+                whom = ", ".join(missing[:_MISSING_TOLD_MOST]).replace(f"{job}/", "")
+                waited_s = self.worker.now - since
+                found.append((job, f"a barrier at {operator}/{partition} has waited {waited_s:.0f} s for {whom}{more}"))
+        return found
 
     def _weigh(self) -> None:
         """See how much work waits here, to tell others."""
