@@ -81,9 +81,9 @@ class Command:
             assert "run_main" not in errors
         else:
             assert self.process.returncode == 128 + sign, (out, errors)
-            assert out.splitlines() == ["cancelled"], (out, errors)
+            assert out.split() == ["cancelled"], (out, errors)
             assert said == []
-        assert [path.name for path in self.folder.iterdir()] == []
+        assert sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*")) == []
         return took_s
 
 

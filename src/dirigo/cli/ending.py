@@ -23,8 +23,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-IN_ORDER_S = 3.0  # to end in order
-_KILLED_S = 1.0  # for killed processes to be gone
+IN_ORDER_S = 2.5  # to end in order
+_KILLED_S = 2.0  # for killed processes to be gone
 _LOOK_S = 0.01
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ENDED_BY = 128  # plus the number of the signal: the exit code, as a shell has it
@@ -40,6 +40,7 @@ class _Ending:
     def __init__(self) -> None:
         self.sign: int | None = None
         self._is_shielded = False
+        self._is_raised = False
         self._is_due = False  # an interrupt that came while nothing may be interrupted
 
     def watch(self) -> None:
@@ -56,11 +57,12 @@ class _Ending:
         threading.Thread(target=self._listen, args=(listening,), name="signals", daemon=True).start()
 
     def _interrupt(self, sign: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        is_first, self.sign = self.sign is None, self.sign or sign
+        self.sign = self.sign or sign
         _be_quiet()
         if self._is_shielded:
             self._is_due = True
-        elif is_first:  # once is enough: the end must not be interrupted
+        elif not self._is_raised:  # once is enough: the end must not be interrupted
+            self._is_raised = True
             raise KeyboardInterrupt
 
     @contextmanager
@@ -71,8 +73,8 @@ class _Ending:
             yield
         finally:
             self._is_shielded = before
-        if self._is_due and not before:
-            self._is_due = False
+        if self._is_due and not before and not self._is_raised:
+            self._is_raised = True
             raise KeyboardInterrupt
 
     def _listen(self, listening: int) -> None:
@@ -80,6 +82,7 @@ class _Ending:
             heard = [sign for sign in os.read(listening, 64) if sign in _SIGNALS]
             if heard:
                 break
+        self.sign = self.sign or heard[0]
         _be_quiet()
         time.sleep(IN_ORDER_S)
         _say_cancelled()
@@ -115,8 +118,10 @@ def run_main(command: Callable[[], None]) -> None:
         code = INTERRUPTED
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-        if _ending.sign is None:
+        if _ending.sign is None and code != INTERRUPTED:
             raise
+    if code == INTERRUPTED:  # while Spark starts, the signal is handled by PySpark, which raises a KeyboardInterrupt too
+        _ending.sign = _ending.sign or signal.SIGINT
     if _ending.sign is None:
         return
     if code != 0:
