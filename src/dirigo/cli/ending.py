@@ -86,6 +86,9 @@ class _Ending:
         _be_quiet()
         time.sleep(IN_ORDER_S)
         _say_cancelled()
+        nothing = os.open(os.devnull, os.O_WRONLY)  # the main thread goes on, and would tell what it misses
+        for output in (1, 2):
+            os.dup2(nothing, output)
         end_process(_ENDED_BY + heard[0])
 
 
