@@ -165,11 +165,12 @@ class _Worker:
         """Note what it takes to send so many messages at once, for each of them; and count replies that come."""
         send, deliver = self.site.peers.send, self.site.deliver
 
-        def timed(leaving: Sequence[Message]) -> None:
+        def timed(leaving: Sequence[Message]) -> Sequence[tuple[Message, Exception]]:
             began_s = time.thread_time()
-            send(leaving)
+            unsendable = send(leaving)
             if sum(isinstance(message, SyncRequest | Unsync) for message in leaving) == messages:
                 seconds.append((time.thread_time() - began_s) / len(leaving))
+            return unsendable
 
         def counted(messages: Iterable[Any]) -> None:
             self.replied += sum(isinstance(message, SyncReply) for message in messages)

@@ -233,8 +233,11 @@ class LogServer:
             except BadRecordError as error:
                 self._refusals.note("a bad record for the results log", f"job {posted.job}: {error}")
                 why = f"worker {posted.worker} sent a record for sink '{posted.sink}' that is refused: {error}"
-            except LogError as error:
+            except (LogError, OSError) as error:
                 why = f"the results cannot be kept: {error}"
+            except Exception as error:  # whatever it is, it is of one job
+                _log.exception("a record of job %s cannot be taken", posted.job)
+                why = f"the results cannot be kept: {type(error).__name__}: {error}"
         self._give_up(shelf, why)
 
     def _give_up(self, shelf: Shelf, why: str) -> None:
