@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -77,6 +78,19 @@ def test_kinds_can_be_chosen_or_left_out(place: Path, start_owner: Callable[[], 
     remove_abandoned(but="worker-x")
     assert left.exists()
     remove_abandoned("worker-x")
+    assert not left.exists()
+
+
+def test_what_a_process_has_left_stays_for_a_while_for_the_one_that_takes_its_place(
+    place: Path, start_owner: Callable[[], tuple[subprocess.Popen[str], Path]]
+) -> None:
+    process, left = start_owner()
+    process.kill()
+    process.wait()
+    remove_abandoned(gone_for_s=30.0)
+    assert left.exists()
+    os.utime(left / ".owner", (0, time.time() - 31.0))
+    remove_abandoned(gone_for_s=30.0)
     assert not left.exists()
 
 

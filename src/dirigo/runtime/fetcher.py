@@ -24,6 +24,7 @@ from dirigo.kernel.loads import TELL_EVERY_S
 from dirigo.runtime import control
 from dirigo.runtime.clock import WorkerClock
 from dirigo.runtime.executor import Executor
+from dirigo.runtime.folders import show_life
 from dirigo.runtime.gate import Gate
 from dirigo.runtime.installed import InstalledJob
 from dirigo.runtime.lanes import Lanes
@@ -170,6 +171,7 @@ class Fetcher:
             self._beat_s = now
             faulthandler.dump_traceback_later(FROZEN_AFTER_S, exit=True, file=self._last_words.frozen_file)
             self._line.look()
+            show_life()
             if self._site.peers.incarnation:
                 self._line.beat(self._beat())
             elif now - self._greeted_s >= 1.0:

@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ _PREFIX: Final = "dirigo-"
 _LOCK: Final = ".owner"  # beside the files of the owner, so that nobody takes it for one of them
 _FILES: Final = "files"
 _TRIES: Final = 8
+SUCCEEDED_WITHIN_S: Final = 30.0  # a process that died is followed by another one in its place, which looks at its folder
 
 _owned: dict[Path, OwnFolder] = {}  # of this process
 
@@ -39,7 +41,7 @@ class OwnFolder:
         else:
             raise OSError(f"cannot keep a folder in {tempfile.gettempdir()}")
         self._base = base
-        self._lock = lock
+        self.lock = lock
         os.write(lock, f"{os.getpid()}\n".encode())
         self.path = base / _FILES
         self.path.mkdir(mode=0o700)
@@ -50,7 +52,7 @@ class OwnFolder:
         if self._base in _owned:
             _remove(self._base)
             if _owned.pop(self._base, None) is not None:
-                os.close(self._lock)
+                os.close(self.lock)
 
     def __enter__(self) -> Path:
         return self.path
@@ -65,20 +67,34 @@ def remove_own() -> None:
         folder.remove()
 
 
-def remove_abandoned(kind: str = "", *, but: str | None = None, first: Callable[[Path], None] = lambda _: None) -> None:
+def show_life() -> None:
+    """Note in the folders of this process that it lives: called now and then by processes that others take the place of."""
+    for folder in list(_owned.values()):
+        with suppress(OSError):
+            os.utime(folder.lock)
+
+
+def remove_abandoned(
+    kind: str = "",
+    *,
+    but: str | None = None,
+    first: Callable[[Path], None] = lambda _: None,
+    gone_for_s: float = 0.0,
+) -> None:
     """Remove the folders whose owners are gone: those of a kind, or all ``but`` those of another one.
 
-    ``first`` is called with the files of each folder before it is removed.
+    ``first`` is called with the files of each folder before it is removed. Folders whose owner showed life within the last
+    ``gone_for_s`` stay: the process that takes its place will read what it has left.
     """
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             is_meant = entry.name.startswith(f"{_PREFIX}{kind}")
             if is_meant and (but is None or not entry.name.startswith(f"{_PREFIX}{but}")):
                 with suppress(OSError):  # gone meanwhile, or nothing of ours
-                    _remove_if_abandoned(Path(entry.path), first)
+                    _remove_if_abandoned(Path(entry.path), first, gone_for_s)
 
 
-def _remove_if_abandoned(base: Path, first: Callable[[Path], None]) -> None:
+def _remove_if_abandoned(base: Path, first: Callable[[Path], None], gone_for_s: float) -> None:
     folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if os.fstat(folder).st_uid != os.geteuid():
@@ -87,7 +103,9 @@ def _remove_if_abandoned(base: Path, first: Callable[[Path], None]) -> None:
     finally:
         os.close(folder)
     try:
-        if stat.S_ISREG(os.fstat(lock).st_mode) and _is_locked_by(lock, base):
+        found = os.fstat(lock)
+        was_just_here = time.time() - found.st_mtime < gone_for_s
+        if stat.S_ISREG(found.st_mode) and not was_just_here and _is_locked_by(lock, base):
             first(base / _FILES)
             _remove(base)
     finally:

@@ -21,7 +21,7 @@ from dirigo.runtime.clock import WorkerClock
 from dirigo.runtime.control import Bootstrap, Hello
 from dirigo.runtime.executor import Executor
 from dirigo.runtime.fetcher import Fetcher
-from dirigo.runtime.folders import OwnFolder, remove_abandoned
+from dirigo.runtime.folders import SUCCEEDED_WITHIN_S, OwnFolder, remove_abandoned
 from dirigo.runtime.gate import Gate, Refusals
 from dirigo.runtime.intake import Intake
 from dirigo.runtime.keys import KeyPair
@@ -46,7 +46,7 @@ def run_worker(bootstrap: Bootstrap) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     with OwnFolder(f"{_folders_of(bootstrap)}{os.getpid()}") as folder:
         # What is left of the other workers of this run is for those who take their places.
-        remove_abandoned(but=folders_of_run(bootstrap.run))
+        remove_abandoned(but=folders_of_run(bootstrap.run), gone_for_s=SUCCEEDED_WITHIN_S)
         try:
             _Worker(context, bootstrap, folder).run()
         finally:

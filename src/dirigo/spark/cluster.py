@@ -19,7 +19,7 @@ from dirigo.runtime.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.control import Bootstrap, ClusterStatus, JobStatus
 from dirigo.runtime.controller import Controller
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.folders import OwnFolder, remove_abandoned
+from dirigo.runtime.folders import SUCCEEDED_WITHIN_S, OwnFolder, remove_abandoned
 from dirigo.runtime.log_server import RETAIN_BYTES, RETAIN_S
 from dirigo.runtime.threads import OnEscape, ServiceThread
 from dirigo.runtime.worker_process import folders_of_run, run_worker
@@ -71,7 +71,7 @@ class Cluster:
             raise ControlError("a session has its master already; give spark= or master=, not both.")
         strategy = strategy_of(strategy)  # before anything is started
         self._own_session = OwnSession(workers, master) if spark is None else None
-        remove_abandoned()  # what processes that were killed have left
+        remove_abandoned(gone_for_s=SUCCEEDED_WITHIN_S)  # what processes that were killed have left
         self._logs = OwnFolder("logs") if logs is None else None
         self._feeding: Feeding | None = None
         self._controller: Controller | None = None

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from dirigo.kernel import DirigoError
-from dirigo.runtime.folders import OwnFolder, remove_abandoned
+from dirigo.runtime.folders import SUCCEEDED_WITHIN_S, OwnFolder, remove_abandoned
 
 LOOPBACK = "127.0.0.1"
 # Spark runs a task again this often, for example after a worker was killed, before it gives up the job. It is what Spark
@@ -88,7 +88,7 @@ class OwnSession:
                 "This process uses Spark Connect, so no Spark starts in it: pass your session, or unset SPARK_REMOTE."
             )
         java_was_running = pyspark.SparkContext._gateway is not None
-        remove_abandoned()
+        remove_abandoned(gone_for_s=SUCCEEDED_WITHIN_S)
         self._folder = OwnFolder("spark")
         try:
             with (
