@@ -27,6 +27,7 @@ def test_sending_directly_scales_better_than_forwarding() -> None:
     assert better.holds, better.ours
 
 
+@pytest.mark.acceptance
 def test_under_skew_forwarding_by_objective_beats_sending_directly() -> None:
     below, _ = claims_of("skew")
     assert below.holds, below.ours
@@ -49,6 +50,7 @@ def test_nothing_gets_worse_as_the_pool_grows() -> None:
     assert barriers.holds, barriers.ours
 
 
+@pytest.mark.acceptance
 def test_the_hybrid_beats_both_modes_under_skew() -> None:
     summary = simulated(EXPERIMENTS["hybrid"])
     medians = {str(row.labels["strategy"]): row["p50"] for row in summary.all(job="maxima")}
