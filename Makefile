@@ -5,6 +5,8 @@ INSTALLED := .venv/.installed
 # Empty lets scripts/make-venv choose an interpreter.
 PYTHON ?=
 export PYTHON
+# Where it is set, each of the many processes that tests start would compile all of Dirigo anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

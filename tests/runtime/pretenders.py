@@ -53,6 +53,7 @@ class PretendedCluster:
     def __init__(self, folder: Path, workers: int) -> None:
         self.pool = QuietPool()
         self.controller = Controller("pretended", self.pool, workers, logs=folder)
+        self.controller.farewell_s = 0.0  # nobody answers
         self.controller.start()
         self.client = Client(self.controller.access)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()

@@ -43,7 +43,6 @@ PULSE_S = 1.0
 PLACE_AFTER_S = 10.0
 NO_WORKER_S = 120.0  # a job that no worker at all was ready for in this time fails
 LAST_FIGURES_S = 2.0  # a worker has this long to send its last figures of a job
-FAREWELL_S = 1.0  # for all workers to hear that the cluster ends
 JOBS_REMEMBERED = 200
 _AT_ONCE = 64
 _DOOR = "controller"  # and the results log beside it
@@ -80,6 +79,7 @@ class Controller:
         self.refusals = Refusals("the controller")
         self.began_s = time.monotonic()
         self.is_stopping = False
+        self.farewell_s = 1.0  # for all workers to hear that the cluster ends
         self.failure: str | None = None  # why the service cannot go on
         self._has_told_failure = False
         self._incarnations = 0
@@ -185,7 +185,7 @@ class Controller:
         self._requests.look(time.monotonic(), is_last=True)
         for slot in self.slots.values():
             self._order(slot, control.Stop())
-        until = time.monotonic() + FAREWELL_S
+        until = time.monotonic() + self.farewell_s
         while not self._lines.is_settled and time.monotonic() < until:
             self._listen(poller)
             self._lines.tend()
