@@ -111,6 +111,14 @@ def test_a_critical_message_that_a_strategy_sends_while_the_actor_is_alone_leave
     stage.sends(row("x", 1, sender=A, to=D), critical_ack(1))
 
 
+def test_after_the_end_of_its_sender_a_critical_message_of_a_strategy_is_not_sent() -> None:
+    stage = Stage(says={"end": (critical(D, "last", final=True),)}).receives(program(1, "end", final=True)).forgets()
+    stage.runs("end").sends(program(1, "last", sender=A, to=D, final=True))
+    stage.asks(lambda worker: worker.send_critical(A, D, "now")).sends_nothing()
+    stage.receives(program_ack(1, to=A, by=D)).forgets()
+    stage.asks(lambda worker: worker.send_critical(A, D, "now")).sends_nothing().is_idle()
+
+
 def test_a_strategy_can_send_critical_messages_along_edges_and_from_lessors_only() -> None:
     with pytest.raises(ProtocolError, match="which is not among its downstream actors"):
         Stage().worker.send_critical(A, S, "now")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -55,16 +56,25 @@ class Function:
         """All inputs have ended."""
 
 
-class FunctionContext:
-    """What a function can do while it runs."""
+class _Request(NamedTuple):
+    """Something that a call asked for besides rows. It stands among the rows, and is done if the call succeeds."""
 
-    __slots__ = ("_emitter", "_name", "_passed_on", "_rows", "_schema")
+    do: Callable[[], None]
+
+
+class FunctionContext:
+    """What a function can do while it runs.
+
+    Nothing leaves before the call has succeeded: a row has an outcome or an error, not both.
+    """
+
+    __slots__ = ("_emitter", "_name", "_outputs", "_passed_on", "_schema")
 
     def __init__(self, emitter: Emitter, name: str, schema: pa.Schema) -> None:
         self._emitter = emitter
         self._name = name
         self._schema = schema
-        self._rows: list[Any] = []
+        self._outputs: list[Any] = []  # rows and requests, in the order in which the function made them
         self._passed_on = False
 
     @property
@@ -83,14 +93,13 @@ class FunctionContext:
 
     def emit(self, row: Mapping[str, Any] | Any) -> None:
         """Send a row downstream."""
-        self._rows.append(row)
+        self._outputs.append(row)
 
     def emit_batch(self, batch: pa.RecordBatch) -> None:
         """Send many rows downstream."""
-        self.flush()
         if not batch.schema.equals(self._schema):
             batch = batch.select(self._schema.names).cast(self._schema)
-        self._emitter.rows(owned(batch))
+        self._ask(self._emitter.rows, owned(batch))
 
     def emit_critical(self, payload: Any, *, granularity: Literal["channel", "one"] = "channel") -> None:
         """Send a critical message to every function downstream. It runs there alone, after all that was emitted before, and
@@ -101,18 +110,20 @@ class FunctionContext:
         """
         if granularity not in _GRANULARITIES:
             raise ValueError(f"granularity is 'channel' or 'one', not {granularity!r}")
-        self.flush()
         for to in self._emitter.downstreams:
-            self._emitter.context.emit_critical(to, payload, granularity=_GRANULARITIES[granularity])
+            self._ask(self._emitter.context.emit_critical, to, payload, granularity=_GRANULARITIES[granularity])
 
     def run_alone(self, payload: Any) -> None:
         """Have ``on_timer`` called as soon as the whole state is together."""
-        self._emitter.run_alone(payload)
+        self._ask(self._emitter.run_alone, payload)
 
     def set_timer(self, after: Duration, payload: Any = None) -> None:
         """Have ``on_timer`` called after a while, by the host's clock."""
         due = self.now_s + milliseconds(after, f"{self._name}: set_timer") / 1000
-        self._emitter.set_timer(due, payload)
+        self._ask(self._emitter.set_timer, due, payload)
+
+    def _ask(self, do: Callable[..., None], *arguments: Any, **options: Any) -> None:
+        self._outputs.append(_Request(partial(do, *arguments, **options)))
 
     # --- for the operator that runs the function -----------------------------------------------------------------------
 
@@ -120,11 +131,11 @@ class FunctionContext:
         self._emitter = emitter
 
     def on_row(self, function: Function, row: Row) -> None:
-        emitted = len(self._rows)
+        before = len(self._outputs)
         try:
             function.on_message(self, row)
         except Exception as error:  # user code may raise anything
-            del self._rows[emitted:]  # a row has an outcome or an error, not both
+            del self._outputs[before:]
             self._emitter.bad([Bad(row.asdict(), error)], self._name)
 
     def on_rows(self, function: Function, batch: pa.RecordBatch) -> None:
@@ -133,7 +144,7 @@ class FunctionContext:
         except RowFailure:
             raise
         except Exception as error:  # user code may raise anything
-            self._rows.clear()
+            self._outputs.clear()
             self._emitter.bad([Bad(row, error) for row in batch.to_pylist()], self._name)
         self.flush()
 
@@ -144,7 +155,7 @@ class FunctionContext:
         except RowFailure:
             raise
         except Exception as error:  # user code may raise anything
-            self._rows.clear()
+            self._outputs.clear()
             call = f"{method.__name__}({', '.join(repr(each) for each in arguments)})"
             self._emitter.bad([Bad(call, error, "the call")], self._name)
         self.flush()
@@ -157,9 +168,20 @@ class FunctionContext:
         return passed_on
 
     def flush(self) -> None:
-        """Send what was emitted row by row."""
-        if self._rows:
-            rows, self._rows = self._rows, []
+        """Send what the calls so far emitted, and do what they asked for, in order."""
+        outputs, self._outputs = self._outputs, []
+        rows: list[Any] = []
+        for output in outputs:
+            if type(output) is _Request:
+                self._send(rows)
+                rows = []
+                output.do()
+            else:
+                rows.append(output)
+        self._send(rows)
+
+    def _send(self, rows: list[Any]) -> None:
+        if rows:
             bad: list[Bad] = []
             batch = fitting(rows, self._schema, bad)
             self._emitter.bad(bad, self._name)

@@ -337,7 +337,7 @@ class Stream:
         if self.time is None:
             raise FlowError(
                 f"{what}: the stream '{self.name}' has no time; "
-                "name its time column at the source (time='...'), and keep that column."
+                "name its time column at the source or in process() (time='...'), and keep that column."
             )
         return self.time
 

@@ -94,7 +94,8 @@ class SchedulingContext(Protocol):
         """Inject a critical message from a local lessor or source to an actor downstream.
 
         SYNC_CHANNEL cuts the sender alone. SYNC_ONE cuts all upstream actors of ``to``: it waits until each of them that has
-        not ended has sent as many, so the strategies at all of their homes have to send one.
+        not ended has sent as many, so the strategies at all of their homes have to send one. Nothing is sent after the
+        sender's end.
         """
 
     def scale_in(self, address: Address) -> None:

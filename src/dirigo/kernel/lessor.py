@@ -283,17 +283,18 @@ class Lessor(Instance):
             self.settle()
 
     def inject(self, output: CriticalOutput) -> None:
-        """Send a critical message of a strategy's: after all that was emitted here so far, before all that will be."""
+        """Send a critical message of a strategy's: after all that was emitted here so far, before all that will be.
+
+        Nothing follows the end, of which a strategy need not know.
+        """
+        if self.outbox.route(output.to).ended:
+            return
         if self.state is not _CRITICAL:
             self.withholding = True
             self.intend((output,))
             return
         assert self.round is not None
-        agenda = self.round.agenda
-        waiting = [index for index, item in enumerate(agenda) if not isinstance(item, CriticalRun)]
-        if waiting:
-            agenda.insert(waiting[-1] + 1, output)
-        else:
+        if not self.round.put_behind_outputs(output):
             self.outbox.emit(output)
 
     def on_intent(self, intent: Intent) -> None:

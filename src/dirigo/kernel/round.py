@@ -79,5 +79,15 @@ class Round:
     def note_view(self, view: Any) -> None:
         self.view = (view,)
 
+    def put_behind_outputs(self, output: CriticalOutput) -> bool:
+        """Have a critical message leave behind the outputs that wait in the agenda; False if none does."""
+        waiting = [(index, item) for index, item in enumerate(self.agenda) if not isinstance(item, CriticalRun)]
+        if not waiting:
+            return False
+        # Nothing follows an end.
+        if not any(isinstance(item, CriticalOutput) and item.to == output.to and item.final for _, item in waiting):
+            self.agenda.insert(waiting[-1][0] + 1, output)
+        return True
+
     def programs(self) -> list[Program]:
         return [program for barrier in self.barriers for program in barrier.programs]

@@ -26,8 +26,9 @@ class Source(Party):
         self.host.do_requests()
 
     def inject(self, output: CriticalOutput) -> None:
-        """Send a critical message of a strategy's."""
-        self.outbox.emit(output)
+        """Send a critical message of a strategy's, unless this source has ended."""
+        if not self.outbox.route(output.to).ended:
+            self.outbox.emit(output)
 
     def is_waiting(self) -> bool:
         """Whether a target still has to acknowledge a barrier; a host that cannot buffer emits nothing meanwhile."""
