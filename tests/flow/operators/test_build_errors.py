@@ -104,7 +104,10 @@ PROBLEMS: dict[str, tuple[Callable[[], object], str]] = {
     "top 0": (lambda: windowed().top(0, by="value"), "top rows: the number of rows to keep must be 1 or more, not 0."),
     "deduplicate without time": (
         lambda: timeless().deduplicate("key", within="5s"),
-        "deduplicate: the stream 'rows' has no time; name its time column at the source or in process() (time='...'), and keep that column.",
+        (
+            "deduplicate: the stream 'rows' has no time; "
+            "name its time column at the source or in process() (time='...'), and keep that column."
+        ),
     ),
     # several streams
     "key types": (
@@ -142,7 +145,10 @@ PROBLEMS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "join without time": (
         lambda: joined(on="id", within=("1s", "1s")),
-        "join: the stream 'rows' has no time; name its time column at the source or in process() (time='...'), and keep that column.",
+        (
+            "join: the stream 'rows' has no time; "
+            "name its time column at the source or in process() (time='...'), and keep that column."
+        ),
     ),
     "within": (
         lambda: joined(on="id", time="ts", within="10s"),
