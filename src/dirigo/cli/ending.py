@@ -11,6 +11,7 @@ This file is loaded before anything else, so it must stay small: see ``dirigo.cl
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from types import FrameType
 from typing import NoReturn
 
 IN_ORDER_S = 2.5  # to end in order
+_HEARD_WITHIN_S = 0.1  # a signal, by the thread that listens
 _KILLED_S = 2.0  # for killed processes to be gone
 _LOOK_S = 0.01
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -45,6 +47,7 @@ class _Ending:
 
     def watch(self) -> None:
         """From now on, signals to end are heard."""
+        logging.root.addFilter(_is_worth_telling)
         listening, told = os.pipe()
         os.set_blocking(told, False)
         signal.set_wakeup_fd(told, warn_on_full_buffer=False)
@@ -135,22 +138,33 @@ def run_main(command: Callable[[], None]) -> None:
 
 def end_process(code: int) -> NoReturn:
     """End this process at once: first all processes below it and its folders."""
+    pools = sys.modules.get("dirigo.runtime.pool")
+    if pools is not None:
+        with suppress(Exception):
+            pools.replace_no_more()
     _kill_descendants()
     folders = sys.modules.get("dirigo.runtime.folders")
     if folders is not None:  # otherwise there are none
         with suppress(Exception):
             folders.remove_own()
             folders.remove_abandoned()
+            folders.remove_no_more()
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
     os._exit(code)
 
 
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    """The bridge to Java logs that it was interrupted, perhaps before the signal is heard here: give that a moment."""
+    if "py4j" in record.pathname:
+        time.sleep(_HEARD_WITHIN_S)
+    return _ending.sign is None
+
+
 def _be_quiet() -> None:
     """Libraries that are interrupted would fill pages with what they were doing, on whatever thread."""
-    if (logging := sys.modules.get("logging")) is not None:
-        logging.disable(logging.CRITICAL)
+    logging.disable(logging.CRITICAL)
     threading.excepthook = lambda _: None
     sys.unraisablehook = lambda _: None
 
@@ -171,14 +185,24 @@ def _say_cancelled() -> None:
 
 def _kill_descendants() -> None:
     until = time.monotonic() + _KILLED_S
-    while (living := descendants(os.getpid())) and time.monotonic() < until:
+    while time.monotonic() < until:
+        living = descendants(os.getpid())
         for pid in living:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        if not living and _is_childless():
+            return
         time.sleep(_LOOK_S)
+
+
+def _is_childless() -> bool:
+    """Whether all children are gone for good. One whose first thread has ended and others not yet holds its locks still."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
 
 
 def descendants(pid: int) -> list[int]:

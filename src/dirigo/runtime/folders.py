@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +27,7 @@ _TRIES: Final = 8
 SUCCEEDED_WITHIN_S: Final = 30.0  # a process that died is followed by another one in its place, which looks at its folder
 
 _owned: dict[Path, OwnFolder] = {}  # of this process
+_removing = threading.RLock()  # a process that ends in the middle of a removal would leave the rest
 
 
 class OwnFolder:
@@ -49,10 +51,11 @@ class OwnFolder:
 
     def remove(self) -> None:
         """Remove it with all that it holds. Removing twice does nothing more."""
-        if self._base in _owned:
-            _remove(self._base)
-            if _owned.pop(self._base, None) is not None:
-                os.close(self.lock)
+        with _removing:
+            if self._base in _owned:
+                _remove(self._base)
+                if _owned.pop(self._base, None) is not None:
+                    os.close(self.lock)
 
     def __enter__(self) -> Path:
         return self.path
@@ -65,6 +68,11 @@ def remove_own() -> None:
     """The process is about to end: remove all folders that it still has."""
     for folder in list(_owned.values()):
         folder.remove()
+
+
+def remove_no_more(patience_s: float = 1.0) -> None:
+    """This process is about to end: let whoever removes a folder finish, and nobody begin with another one."""
+    _removing.acquire(timeout=patience_s)
 
 
 def show_life() -> None:
@@ -90,7 +98,7 @@ def remove_abandoned(
         for entry in entries:
             is_meant = entry.name.startswith(f"{_PREFIX}{kind}")
             if is_meant and (but is None or not entry.name.startswith(f"{_PREFIX}{but}")):
-                with suppress(OSError):  # gone meanwhile, or nothing of ours
+                with suppress(OSError), _removing:  # gone meanwhile, or nothing of ours
                     _remove_if_abandoned(Path(entry.path), first, gone_for_s)
 
 

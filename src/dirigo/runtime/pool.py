@@ -7,6 +7,7 @@ import multiprocessing
 import threading
 from multiprocessing.context import SpawnProcess
 from typing import Protocol
+from weakref import WeakSet
 
 from dirigo.runtime.control import Bootstrap
 from dirigo.runtime.threads import ServiceThread
@@ -37,6 +38,15 @@ class Pool(Protocol):
         """End all workers; afterwards no process is left."""
 
 
+_pools: WeakSet[ProcessPool] = WeakSet()
+
+
+def replace_no_more() -> None:
+    """This process is about to end the hard way: from now on no worker is started in the place of one that ends."""
+    for pool in list(_pools):
+        pool.replace_no_more()
+
+
 class ProcessPool:
     """Workers as plain processes of this machine: for tests and measurements of the runtime alone."""
 
@@ -47,11 +57,20 @@ class ProcessPool:
         self._bootstraps: dict[int, Bootstrap] = {}  # of the slots that are to have a worker
         self._ends: dict[int, int | None] = {}
         self._is_closed = threading.Event()
+        _pools.add(self)
         self._watcher = ServiceThread(self._watch, name="process pool", on_escape=_log.critical)
         self._watcher.start()
 
+    def replace_no_more(self) -> None:
+        self._is_closed.set()
+        if self._lock.acquire(timeout=1.0):  # whoever was about to start one has done so
+            self._bootstraps.clear()
+            self._lock.release()
+
     def start(self, bootstrap: Bootstrap) -> None:
         with self._lock:
+            if self._is_closed.is_set():
+                return
             self._bootstraps[bootstrap.worker] = bootstrap
             self._start(bootstrap)
 
