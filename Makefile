@@ -52,7 +52,7 @@ docs: setup ## Write the generated pages of docs/ anew
 
 clean: ## Remove everything that make creates, .venv included
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests -name __pycache__ -prune -exec rm -rf {} +
+	find src lab tests -name __pycache__ -prune -exec rm -rf {} +
 
 # A .venv that was copied along with the folder, or whose interpreter is gone, would run other code than this, or none.
 WHERE_INSTALLED := import importlib.util as util; print(util.find_spec("dirigo").origin)
@@ -60,6 +60,6 @@ ifneq ($(shell $(BIN)/python -c '$(WHERE_INSTALLED)' 2>/dev/null),$(CURDIR)/src/
 $(INSTALLED): FORCE
 endif
 
-$(INSTALLED): pyproject.toml constraints.txt scripts/make-venv
+$(INSTALLED): pyproject.toml lab/pyproject.toml constraints.txt scripts/make-venv
 	@scripts/make-venv
 	@touch $@

@@ -3,6 +3,6 @@
 dirigo slo calibrate examples/urgent_tenant.py --workers 4
 """
 
-from dirigo.lab.tenants import urgent
+from dirigo_lab.demo.tenants import urgent
 
 flow = urgent(workers=4).flow(seconds=600, is_shaped=False)

@@ -12,8 +12,8 @@ from dirigo.calibration.inputs import shares_of, sources_of
 from dirigo.calibration.measurement import adjusted_rate, are_slow, notes_on
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sources.pushed import PushedSource
-from dirigo.nexmark.queries import QUERIES
-from dirigo.nexmark.tables import GeneratedTables
+from dirigo_lab.nexmark.queries import QUERIES
+from dirigo_lab.nexmark.tables import GeneratedTables
 
 LATENCY = {"p50": 5.0, "p95": 18.0, "p99": 20.4, "max": 30.0}
 

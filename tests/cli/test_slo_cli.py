@@ -24,6 +24,12 @@ source = dg.shaped(dg.generator(rows, {"n": int}, block=20), dg.loads.constant(1
 flow.source(source, name="rows").filter(dg.col("n") >= 0).sink(dg.to_json_lines("OUT"))
 flow.emulate("rows", per_row="1ms")
 """
+BIDS = """
+import dirigo as dg
+
+flow = dg.Dataflow("bids")
+flow.source(dg.nexmark.bids(10**12)).select("auction", price=dg.col("price") * 2).sink(dg.discard())
+"""
 SHORT = """
 import dirigo as dg
 
@@ -72,9 +78,9 @@ def test_a_source_that_ends_early_is_told(tmp_path: Path) -> None:
     assert re.search(r"note: the sources ended after \d\.\d s, which is too short to tell; give them more rows\.", out)
 
 
-def test_a_query_is_a_flow_too(tmp_path: Path) -> None:
-    out, _ = run("slo", "calibrate", "q1", "--workers", "1", *QUICK, "--strategy", "fifo")
-    assert re.search(r"^q1 on 1 workers, \d+ % busy at [\d,]+ rows/s: \d+ms is twice its p99$", out, flags=re.MULTILINE)
+def test_generated_bids_are_a_source_to_calibrate_with(tmp_path: Path) -> None:
+    out, _ = run("slo", "calibrate", written(tmp_path, BIDS), "--workers", "1", *QUICK, "--strategy", "fifo")
+    assert re.search(r"^bids on 1 workers, \d+ % busy at [\d,]+ rows/s: \d+ms is twice its p99$", out, flags=re.MULTILINE)
 
 
 def test_a_flow_that_fails_tells_where(tmp_path: Path) -> None:
@@ -91,10 +97,10 @@ def test_a_flow_that_fails_tells_where(tmp_path: Path) -> None:
         (("q77",), "there is no file q77; check its name."),
         (("FILE", "--flow", "none"), "there is no dataflow 'none' in"),
         (("TWO",), "choose with --flow: short, other."),
-        (("q7", "--workers", "0"), "a cluster of 0 workers does nothing; ask for 1 or more"),
-        (("q7", "--probe", "5"), "--probe: '5' is not a duration; say the unit"),
-        (("q7", "--for", "0s"), "--for: '0s' is no time at all"),
-        (("q7", "--strategy", "best"), "there is no strategy 'best'; choose fifo"),
+        (("FILE", "--workers", "0"), "a cluster of 0 workers does nothing; ask for 1 or more"),
+        (("FILE", "--probe", "5"), "--probe: '5' is not a duration; say the unit"),
+        (("FILE", "--for", "0s"), "--for: '0s' is no time at all"),
+        (("FILE", "--strategy", "best"), "there is no strategy 'best'; choose fifo"),
     ],
 )
 def test_what_cannot_be_calibrated_gives_one_line(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
@@ -107,7 +113,7 @@ def test_what_cannot_be_calibrated_gives_one_line(tmp_path: Path, arguments: tup
 
 def test_help_has_an_example_and_every_option_is_documented() -> None:
     out, _ = run("slo", "calibrate", "--help")
-    assert "dirigo slo calibrate q7" in out
+    assert "dirigo slo calibrate shop.py" in out
     section = PAGE.read_text().split("## `dirigo slo calibrate`")[1].split("\n## ")[0]
     options = set(re.findall(r"--[a-z]+", out.partition("Options")[2])) - {"--help"}
     assert {option for option in options if f"`{option}" not in section} == set()

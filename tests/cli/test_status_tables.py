@@ -12,16 +12,16 @@ from rich.console import Console, RenderableType
 
 from dirigo.cli.amounts import bytes_of, shown_bytes, shown_count, shown_latency, shown_seconds
 from dirigo.cli.job_details import job_details
-from dirigo.cli.nexmark_tables import results_table
 from dirigo.cli.rates import Rates
 from dirigo.cli.satisfaction import in_time, late_note, shown_objective, shown_share, why_late
 from dirigo.cli.status_tables import busy_bar, closing_table, closing_tables, jobs_now, jobs_table, notes, running_first
 from dirigo.cli.top import picture
 from dirigo.flow import SLO
-from dirigo.nexmark.running import RunReport
 from dirigo.runtime.control import ClusterStatus, JobMetrics, JobStatus, WorkerStatus
 from dirigo.runtime.errors import ControlError
 from dirigo.scheduling.accounting import Satisfaction
+from dirigo_lab.commands.nexmark_tables import results_table
+from dirigo_lab.nexmark.running import RunReport
 
 NOW_S = 1_700_000_100.0
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from dirigo.flow import Dataflow, collect
-from dirigo.nexmark.events import write_events
 from dirigo.nexmark.generator import Generator
-from dirigo.nexmark.oracles import comparing, duckdb_oracle
-from dirigo.nexmark.queries import QUERIES
-from dirigo.nexmark.tables import GeneratedTables
+from dirigo_lab.nexmark.events import write_events
+from dirigo_lab.nexmark.oracles import comparing, duckdb_oracle
+from dirigo_lab.nexmark.queries import QUERIES
+from dirigo_lab.nexmark.tables import GeneratedTables
 from faults.proxied import ProxiedCluster
 from runtime.clusters import until
 

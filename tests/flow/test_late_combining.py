@@ -13,9 +13,9 @@ import pytest
 import dirigo.flow as dg
 from dirigo.flow.payloads import rows_of
 from dirigo.kernel import Executable
-from dirigo.nexmark import QUERIES, GeneratedTables
 from dirigo.sim.service import Service
 from dirigo.testing import Pause, run
+from dirigo_lab.nexmark import QUERIES, GeneratedTables
 from flow.flows import Rows, collected, run_inline, unordered
 from flow.random_flows.comparison import difference, rows_apart
 from flow.random_flows.generator import random_flow

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dirigo.flow.errors import FlowError
-from dirigo.nexmark.events import write_events
 from dirigo.nexmark.generator import Generator
+from dirigo_lab.nexmark.events import write_events
 
 
 def test_written_events_read_back_as_generated(tmp_path: Path) -> None:

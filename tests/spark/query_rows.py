@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dirigo.nexmark.checking import write_side_input
-from dirigo.nexmark.events import write_events
 from dirigo.nexmark.generator import Generator
-from dirigo.nexmark.oracles import comparing, spark_oracle
+from dirigo_lab.nexmark.checking import write_side_input
+from dirigo_lab.nexmark.events import write_events
+from dirigo_lab.nexmark.oracles import comparing, spark_oracle
 
 EVENTS = 20_000
 RATE = 1_000  # 20 s of event time, so that windows close on the way

@@ -6,8 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from dirigo.nexmark.on_spark import run_on_cluster
 from dirigo.spark.cluster import Cluster
+from dirigo_lab.nexmark.on_spark import run_on_cluster
 from spark.query_rows import EVENTS, QUERIES, RATE
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import dirigo as dg
-from dirigo.lab.experiments.overhead import KB, Setting
-from dirigo.lab.experiments.overhead_on_spark import run_on_spark
+from dirigo_lab.experiments.overhead.barrier import KB, Setting
+from dirigo_lab.experiments.overhead.on_spark import run_on_spark
 
 ROUNDS = 30
 

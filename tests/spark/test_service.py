@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import dirigo as dg
-from dirigo.nexmark.on_spark import run_on_cluster
 from dirigo.runtime.control import WorkerStatus
 from dirigo.runtime.errors import ControlError
 from dirigo.spark.session import SessionError
+from dirigo_lab.nexmark.on_spark import run_on_cluster
 from spark import query_rows
 from spark.query_rows import EVENTS, QUERIES, RATE
 from spark.standalone import kill, wait_for

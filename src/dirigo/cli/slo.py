@@ -19,16 +19,13 @@ from dirigo.cli.output import JsonFile, console, write_json
 from dirigo.cli.own_cluster import check_workers, own_cluster
 from dirigo.cli.status_tables import plain_table
 from dirigo.cli.strategies import StrategyName, given
-from dirigo.flow import Dataflow, discard
 from dirigo.flow.duration import positive_milliseconds
 from dirigo.flow.graph import live_nodes
-from dirigo.nexmark.queries import QUERIES
-from dirigo.nexmark.tables import GeneratedTables
 from dirigo.runtime.errors import JobFailed
 
 app = typer.Typer(no_args_is_help=True, help="Objectives: find the latency that a flow can be held to.")
-_ENDLESS_EVENTS = 10**12
-_Flow = typer.Argument(metavar="FLOW", help="A Python file with a Dataflow, or one of Nexmark's queries, such as q7.")
+
+_File = typer.Argument(metavar="FILE", help="A Python file with a Dataflow.")
 
 
 @app.callback()
@@ -38,7 +35,7 @@ def _group() -> None:
 
 @app.command("calibrate")
 def slo_calibrate(
-    what: str = _Flow,
+    file: Path = _File,
     wanted: str = typer.Option("", "--flow", metavar="NAME", help="The dataflow, if the file has several."),
     workers: int = typer.Option(2, "--workers", metavar="N", help="How many workers."),
     master: str | None = typer.Option(
@@ -56,14 +53,14 @@ def slo_calibrate(
 
     Examples:
 
-        dirigo slo calibrate q7 --workers 2
+        dirigo slo calibrate shop.py --workers 2
 
         dirigo slo calibrate shop.py --flow orders --for 30s --json build/slo.json
     """
     logging.getLogger("dirigo").addHandler(logging.NullHandler())
     check_workers(workers)
     with one_line_errors():
-        flow = _flow_of(what, wanted, workers)
+        flow = one_flow(file, wanted)
         live_nodes(flow)
         times = {"probe_s": _seconds(probe, "--probe"), "measure_s": _seconds(for_, "--for")}
         settings = {"workers": workers, "master": master, **given(strategy)}
@@ -78,14 +75,6 @@ def slo_calibrate(
     for note in found.notes:
         console.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
     write_json(json_file, found.figures())
-
-
-def _flow_of(what: str, wanted: str, workers: int) -> Dataflow:
-    if what not in QUERIES:
-        return one_flow(Path(what), wanted)
-    flow = Dataflow(what, splits=workers)
-    QUERIES[what].function(flow, GeneratedTables(_ENDLESS_EVENTS)).sink(discard())
-    return flow
 
 
 def _seconds(text: str, option: str) -> float:

@@ -6,12 +6,14 @@ that belong to whoever submits the job stay there: in their place goes one that 
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
 import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path, PurePath
 from threading import Lock
 from types import ModuleType
@@ -131,10 +133,18 @@ _INSTALLED = tuple(
 _DIRIGO = str(Path(__file__).resolve().parents[1])
 
 
+@functools.cache
+def _extensions() -> frozenset[str]:
+    """Packages that add commands to Dirigo. They are installed where it is, be it from a folder of somebody's own."""
+    return frozenset(point.module.partition(".")[0] for point in entry_points(group="dirigo.commands"))
+
+
 def _is_users_own(module: ModuleType) -> bool:
     """Whether a module lies in the user's own files, where a worker could not import it from."""
     file = getattr(module, "__file__", None)
     if module.__name__ == "__main__":  # which is always sent whole
+        return False
+    if module.__name__.partition(".")[0] in _extensions():
         return False
     if not file:  # built into Python, or made by a program, and then nobody else can import it
         return getattr(module, "__spec__", None) is None and module.__name__ not in sys.builtin_module_names

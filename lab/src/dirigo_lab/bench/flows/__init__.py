@@ -1,0 +1,1 @@
+"""What whole flows cost on one core."""

@@ -1,0 +1,69 @@
+"""``dirigo bench``: what messages, flows and the service cost, beside what they are to be compared with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dirigo.cli.output import JsonFile, console, fail, write_json
+from dirigo_lab.bench import QUICK, Sizes, render, run_all
+
+_PARTS = ("core", "service")
+_Parts = typer.Argument(None, metavar="PART", help="core, service, or nothing for both.", show_default=False)
+
+
+def bench(
+    parts: list[str] = _Parts,
+    quick: bool = typer.Option(False, "--quick", help="Measure less: rough figures in a third of the time."),
+    json_file: Path | None = JsonFile,
+) -> None:
+    """Measure the kernel, the simulator, the generator and flows on one core; then the service on Spark.
+
+    The service is measured beside Spark Structured Streaming, from the same files on the same cores, and beside bare
+    sockets. Exits non-zero when a budget is exceeded. Timings depend on the machine and on what else it does.
+
+    Examples:
+
+        dirigo bench --json build/bench.json
+
+        dirigo bench service --quick
+    """
+    for part in parts or []:
+        if part not in _PARTS:
+            fail(f"there is no part '{part}'; use {' or '.join(_PARTS)}")
+    figures: dict[str, Any] = {}
+    over: list[str] = []
+    if not parts or "core" in parts:
+        figures |= _core(quick, over)
+    if not parts or "service" in parts:
+        figures["service"] = _service(quick, over)
+    write_json(json_file, figures)
+    if over:
+        console.print(f"[red]over budget:[/] {'; '.join(over)}")
+        raise typer.Exit(1)
+    console.print("[green]within budget[/]")
+
+
+def _core(quick: bool, over: list[str]) -> dict[str, Any]:
+    with console.status("measuring ...") as status:
+        report = run_all(lambda what: status.update(f"measuring {what} ..."), QUICK if quick else Sizes())
+    console.print(render(report))
+    over += report.over_budget()
+    figures: dict[str, Any] = json.loads(report.to_json())
+    return figures
+
+
+def _service(quick: bool, over: list[str]) -> dict[str, Any]:
+    from dirigo_lab.bench.service.service import QUICK_SERVICE, ServiceSizes, measure_service
+    from dirigo_lab.bench.service.tables import render_service
+
+    with console.status("measuring ...") as status:
+        sizes = QUICK_SERVICE if quick else ServiceSizes()
+        report = measure_service(lambda what: status.update(f"measuring {what} ..."), sizes)
+    console.print(render_service(report))
+    over += report.over_budget()
+    return asdict(report)

@@ -1,0 +1,1 @@
+"""Tenants that share a pool, for ``dirigo demo``: on Spark, and the same in the simulator."""

@@ -1,0 +1,1 @@
+"""What the runtime itself costs: a measurement on real workers, by which simulations go."""

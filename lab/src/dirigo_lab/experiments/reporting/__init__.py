@@ -1,0 +1,1 @@
+"""What runs gave: stored, summarised with Spark, and told in pages."""

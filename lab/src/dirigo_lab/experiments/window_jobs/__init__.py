@@ -1,0 +1,1 @@
+"""The windowed jobs that experiments run: in the simulator, and on Spark."""

@@ -1,0 +1,1 @@
+"""Random runs of larger worlds, compared with a reference that knows the right answer."""
