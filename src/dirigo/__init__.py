@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dirigo import nexmark as nexmark
     from dirigo import testing as testing
     from dirigo.flow import *  # noqa: F403
-    from dirigo.runtime.client import Client as Client
+    from dirigo.runtime.client.client import Client as Client
     from dirigo.runtime.errors import JobFailed as JobFailed
     from dirigo.scheduling import DirectSend as DirectSend
     from dirigo.scheduling import DirectSendP2C as DirectSendP2C
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dirigo.scheduling import Strategy as Strategy
     from dirigo.scheduling import Tokens as Tokens
     from dirigo.spark.cluster import Cluster as Cluster
-    from dirigo.spark.source import from_spark as from_spark
+    from dirigo.spark.input.source import from_spark as from_spark
     from dirigo.state import ListState as ListState
     from dirigo.state import MapState as MapState
     from dirigo.state import ValueState as ValueState
@@ -44,14 +44,14 @@ _HOMES = {
     "DirectSendRandom": "dirigo.scheduling",
     "DirectSendP2C": "dirigo.scheduling",
     "DirectSend": "dirigo.scheduling",
-    "Client": "dirigo.runtime.client",
+    "Client": "dirigo.runtime.client.client",
     "Cluster": "dirigo.spark.cluster",
     "JobFailed": "dirigo.runtime.errors",
     "ListState": "dirigo.state",
     "MapState": "dirigo.state",
     "Strategy": "dirigo.scheduling",
     "ValueState": "dirigo.state",
-    "from_spark": "dirigo.spark.source",
+    "from_spark": "dirigo.spark.input.source",
 }
 
 
@@ -66,7 +66,7 @@ if not TYPE_CHECKING:  # or a type checker would take any name for granted
                 return getattr(import_module(module), name)
             except AttributeError:
                 pass
-            hint = import_module("dirigo.flow.schema").did_you_mean(name, __dir__())
+            hint = import_module("dirigo.flow.rows.schema").did_you_mean(name, __dir__())
             raise AttributeError(f"module 'dirigo' has no attribute '{name}'{hint}")
         raise AttributeError(f"module 'dirigo' has no attribute '{name}'")
 

@@ -16,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dirigo.cli import app
-from dirigo.spark import service, service_file
+from dirigo.spark.service import file as service_file
+from dirigo.spark.service import service
 
 PATIENCE_S = 90.0  # a test that waits longer has found a hang
 PYTHON_PATH = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dirigo.flow import Dataflow
-from dirigo.runtime.client import BUDGET_BYTES, Client, JobHandle
-from dirigo.runtime.controller import Controller
+from dirigo.runtime.client.client import BUDGET_BYTES, Client, JobHandle
+from dirigo.runtime.controller.controller import Controller
+from dirigo.runtime.controller.pool import ProcessPool
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.pool import ProcessPool
 from dirigo.scheduling import DEFAULT, StrategyLike
 
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from dirigo import __version__
 from dirigo.cli import app
-from dirigo.kernel.diagram import mailbox_page
 from dirigo.kernel.mailbox import TRANSITIONS
+from dirigo_lab.pages.mailbox_page import mailbox_page
 
 ROOT = Path(__file__).parents[2]
 

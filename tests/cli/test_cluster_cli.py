@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from cli.commands import ENDLESS, SHOWN, begun, ended, home_of_clusters, refused, run, until, written
-from dirigo.spark import service, service_file
-from dirigo.spark.service_file import Service
+from dirigo.spark.service import file as service_file
+from dirigo.spark.service import service
+from dirigo.spark.service.file import Service
 
 
 @pytest.fixture(autouse=True)

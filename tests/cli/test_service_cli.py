@@ -18,9 +18,9 @@ import msgspec
 import pytest
 
 from cli.commands import ENDLESS, FAILING, SHOWN, begun, ended, home_of_clusters, refused, renamed, run, until, written
-from dirigo.runtime.client import Client
-from dirigo.spark import service_file
-from dirigo.spark.service_file import Service
+from dirigo.runtime.client.client import Client
+from dirigo.spark.service import file as service_file
+from dirigo.spark.service.file import Service
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 

@@ -10,11 +10,19 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
-from dirigo.cli.amounts import bytes_of, shown_bytes, shown_count, shown_latency, shown_seconds
-from dirigo.cli.job_details import job_details
-from dirigo.cli.rates import Rates
-from dirigo.cli.satisfaction import in_time, late_note, shown_objective, shown_share, why_late
-from dirigo.cli.status_tables import busy_bar, closing_table, closing_tables, jobs_now, jobs_table, notes, running_first
+from dirigo.cli.display.amounts import bytes_of, shown_bytes, shown_count, shown_latency, shown_seconds
+from dirigo.cli.display.job_details import job_details
+from dirigo.cli.display.rates import Rates
+from dirigo.cli.display.satisfaction import in_time, late_note, shown_objective, shown_share, why_late
+from dirigo.cli.display.status_tables import (
+    busy_bar,
+    closing_table,
+    closing_tables,
+    jobs_now,
+    jobs_table,
+    notes,
+    running_first,
+)
 from dirigo.cli.top import picture
 from dirigo.flow import SLO
 from dirigo.runtime.control import ClusterStatus, JobMetrics, JobStatus, WorkerStatus

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.commands import ENDLESS, SHOWN, home_of_clusters, refused, run, until, written
-from dirigo.spark import service_file
+from dirigo.spark.service import file as service_file
 
 MINE = """
 import dirigo as dg

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.process_cluster import ProcessCluster
-from dirigo.runtime.log_server import LogServer
+from dirigo.runtime.results.server import LogServer
 
 
 class BrokenLogCluster(ProcessCluster):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dirigo.runtime import peers
 from dirigo.runtime.control import Bootstrap
-from dirigo.runtime.worker_process import run_worker
+from dirigo.runtime.transport import peers
+from dirigo.runtime.worker.process import run_worker
 
 LOST_AFTER_S = 3.0  # longer than a packet that got lost takes to be sent again
 

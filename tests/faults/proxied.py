@@ -11,10 +11,10 @@ from typing import Self
 import msgspec
 
 from dirigo.runtime import control
-from dirigo.runtime.client import Client
-from dirigo.runtime.controller import Controller
-from dirigo.runtime.pool import ProcessPool
-from dirigo.runtime.worker_process import run_worker
+from dirigo.runtime.client.client import Client
+from dirigo.runtime.controller.controller import Controller
+from dirigo.runtime.controller.pool import ProcessPool
+from dirigo.runtime.worker.process import run_worker
 from faults.proxy import Proxy
 from runtime.clusters import LocalCluster
 

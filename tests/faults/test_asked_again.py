@@ -11,9 +11,10 @@ import pytest
 import zmq
 
 import dirigo as dg
-from dirigo.flow.job import Job
-from dirigo.runtime import control, requests
-from dirigo.runtime.shipping import manifest_of, ship
+from dirigo.flow.plan.job import Job
+from dirigo.runtime import control
+from dirigo.runtime.client.shipment import manifest_of, ship
+from dirigo.runtime.controller import requests
 from runtime.clusters import PATIENCE_S, counting, until
 from runtime.pretenders import PretendedCluster
 

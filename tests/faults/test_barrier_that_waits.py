@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import dirigo as dg
-from dirigo.cli.job_details import job_details
+from dirigo.cli.display.job_details import job_details
 from runtime.clusters import SCHEMA, LocalCluster, numbers, until
 
 ROW = {"n": int}

@@ -12,12 +12,13 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.runtime import control, lines
-from dirigo.runtime.channel import PACKETS_UNDER_WAY_MOST, Channel, Head, decode_head
-from dirigo.runtime.gate import Refusals
-from dirigo.runtime.keys import KeyPair
-from dirigo.runtime.line import Line
-from dirigo.runtime.lines import Lines
+from dirigo.runtime import control
+from dirigo.runtime.controller import worker_lines as lines
+from dirigo.runtime.controller.worker_lines import Lines
+from dirigo.runtime.transport.authenticator import Refusals
+from dirigo.runtime.transport.channel import PACKETS_UNDER_WAY_MOST, Channel, Head, decode_head
+from dirigo.runtime.transport.keys import KeyPair
+from dirigo.runtime.worker.controller_line import Line
 from runtime.clusters import PATIENCE_S, until
 from runtime.pretenders import PretendedCluster
 
@@ -216,7 +217,9 @@ def test_a_worker_that_is_to_go_hears_so_although_its_slot_is_forgotten(monkeypa
 
 def test_a_worker_without_its_controller_connects_again_and_then_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000.0]
-    monkeypatch.setattr("dirigo.runtime.line.time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])}))
+    monkeypatch.setattr(
+        "dirigo.runtime.worker.controller_line.time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])})
+    )
     calls: list[str] = []
 
     class Socket:

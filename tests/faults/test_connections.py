@@ -14,9 +14,9 @@ import pytest
 
 import dirigo as dg
 from dirigo.flow.sources.pushed import PushedSource
-from dirigo.runtime.client import JobHandle
-from dirigo.runtime.job_record import JobRecord
-from dirigo.runtime.pushing import PUSH_BYTES, Pusher
+from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.controller.job_record import JobRecord
+from dirigo.runtime.ingest.pusher import PUSH_BYTES, Pusher
 from faults.proxied import ProxiedCluster
 from faults.proxy import KINDS, Connection
 from runtime.clusters import PATIENCE_S, SCHEMA, counting, numbers, sorted_rows, until

@@ -13,8 +13,8 @@ import pytest
 import zmq
 
 from dirigo.runtime import control
-from dirigo.runtime.pieces import cut
-from dirigo.runtime.shipping import SHIPMENT_BYTES_MOST
+from dirigo.runtime.client.shipment import SHIPMENT_BYTES_MOST
+from dirigo.runtime.transport.pieces import cut
 from runtime.clusters import PATIENCE_S, until
 from runtime.pretenders import PretendedCluster
 
@@ -141,7 +141,7 @@ def test_a_submission_that_makes_no_sense(cluster: PretendedCluster, client: Han
 
 
 def test_a_submission_that_is_too_large(cluster: PretendedCluster, client: HandMade) -> None:
-    from dirigo.runtime.checks import check_request  # it need not travel to be refused
+    from dirigo.runtime.controller.checks import check_request  # it need not travel to be refused
 
     with pytest.raises(Exception, match="at most 256 MiB"):
         check_request(submission(shipment=bytes(SHIPMENT_BYTES_MOST + 1)))

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dirigo.runtime.client import Client
+from dirigo.runtime.client.client import Client
 from runtime.clusters import PATIENCE_S, LocalCluster, counting, until
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"CURVE".ljust(20, b"\0") + bytes(32)

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 import zmq
 
-from dirigo.runtime import log_posting
-from dirigo.runtime.gate import Refusals
-from dirigo.runtime.log_posting import LOST_AFTER_S, RECONNECT_AFTER_S, LogAck, LogPosting
-from dirigo.runtime.site import Result
+from dirigo.runtime.results import poster as log_posting
+from dirigo.runtime.results.poster import LOST_AFTER_S, RECONNECT_AFTER_S, LogAck, LogPosting
+from dirigo.runtime.transport.authenticator import Refusals
+from dirigo.runtime.worker.site import Result
 
 
 class Socket:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import zmq
 
-from dirigo.runtime.client import JobHandle
+from dirigo.runtime.client.client import JobHandle
 from dirigo.runtime.control import Member
 from dirigo.runtime.errors import JobFailed
-from dirigo.runtime.keys import WORKER, KeyPair, KeyRing
-from dirigo.runtime.payload import Schemas
-from dirigo.runtime.peers import CONTROL, LOST_AFTER_S, REPORT_AGAIN_S, Peers
-from dirigo.runtime.wire import FORMAT, Head, Pressure
+from dirigo.runtime.transport.keys import WORKER, KeyPair, KeyRing
+from dirigo.runtime.transport.payload import Schemas
+from dirigo.runtime.transport.peers import CONTROL, LOST_AFTER_S, REPORT_AGAIN_S, Peers
+from dirigo.runtime.transport.wire import FORMAT, Head, Pressure
 from faults.impatient import run_impatient_worker
 from faults.proxied import ProxiedCluster
 from runtime.clusters import PATIENCE_S, counting, until

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 import dirigo as dg
-from dirigo.kernel.message import Note
-from dirigo.runtime import control, controller
-from dirigo.runtime.client import JobHandle
+from dirigo.kernel.interface.message import Note
+from dirigo.runtime import control
+from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.controller import controller
 from dirigo.runtime.errors import JobFailed
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, counting, numbers, until
 from runtime.one_worker import OneWorker

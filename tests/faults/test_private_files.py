@@ -13,8 +13,8 @@ import pytest
 
 import dirigo as dg
 from dirigo.flow.sources.pushed import PushedSource
-from dirigo.runtime.keys import WRITER
-from dirigo.runtime.pushing import Pusher
+from dirigo.runtime.ingest.pusher import Pusher
+from dirigo.runtime.transport.keys import WRITER
 from runtime.clusters import LocalCluster, until
 
 

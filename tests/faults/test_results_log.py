@@ -20,13 +20,13 @@ import zmq
 import dirigo as dg
 from cli.commands import OF_PROCESSES
 from dirigo.runtime import control
-from dirigo.runtime.client import JobHandle
-from dirigo.runtime.controller import Controller
+from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.errors import ControlError, JobFailed
-from dirigo.runtime.log_posting import LogAck, Posted
-from dirigo.runtime.log_server import JOBS_KEPT, LogServer
-from dirigo.spark.reading import LogReader, LogStreamReader
-from dirigo.spark.service_file import Service
+from dirigo.runtime.results.poster import LogAck, Posted
+from dirigo.runtime.results.server import JOBS_KEPT, LogServer
+from dirigo.spark.results.reading import LogReader, LogStreamReader
+from dirigo.spark.service.file import Service
 from runtime.clusters import PATIENCE_S, LocalCluster, counting, until
 from runtime.pretenders import PretendedCluster, Pretender, QuietPool
 
@@ -220,8 +220,8 @@ def test_jobs_fail_and_others_are_refused_with_a_sentence_when_a_thread_of_the_l
     if thread == "results log":
         monkeypatch.setattr(LogServer, "_serve_waiting", broken)
     else:
-        monkeypatch.setattr("dirigo.runtime.log_syncing.LogSyncing._look_after", broken)
-        monkeypatch.setattr("dirigo.runtime.log_shelf.Shelf.has_unsynced", lambda _: True)
+        monkeypatch.setattr("dirigo.runtime.results.sync.LogSyncing._look_after", broken)
+        monkeypatch.setattr("dirigo.runtime.results.shelf.Shelf.has_unsynced", lambda _: True)
     with pytest.raises(
         JobFailed, match=f"the thread '{thread}' of the service ended by an error: RuntimeError: a bug of ours"
     ):
@@ -235,7 +235,7 @@ def test_a_service_whose_log_ends_says_so_and_ends_with_an_error(tmp_path: Path)
     settings = msgspec.json.encode({"name": "broken", "workers": 1}).decode()
     environment = os.environ | BROKEN | {"DIRIGO_HOME": str(tmp_path)}
     environment["PYTHONPATH"] += os.pathsep + os.environ.get("PYTHONPATH", "")
-    command = [sys.executable, "-m", "dirigo.spark.service", settings]
+    command = [sys.executable, "-m", "dirigo.spark.service.service", settings]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1, done.stderr
     told = msgspec.json.decode((tmp_path / "clusters" / "broken" / "access.json").read_bytes(), type=Service)
@@ -281,7 +281,7 @@ def test_a_job_has_not_finished_before_its_results_are_on_disk(
 def test_what_a_running_job_has_given_is_on_disk_soon(
     posting: Posting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("dirigo.runtime.log_syncing.SYNC_EVERY_S", 0.1)
+    monkeypatch.setattr("dirigo.runtime.results.sync.SYNC_EVERY_S", 0.1)
     job = posting.submit("job")
     synced: list[int] = []
     sync = os.fdatasync

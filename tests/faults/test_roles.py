@@ -16,12 +16,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 import dirigo as dg
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime import control
-from dirigo.runtime.client import Client, JobHandle
+from dirigo.runtime.client.client import Client, JobHandle
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.keys import CLIENT, READER, ROLES, WORKER, WRITER, Keys
-from dirigo.runtime.log_posting import Posted
-from dirigo.runtime.pushing import Pusher, PushError
-from dirigo.runtime.wire import FORMAT, Head, encode_head
+from dirigo.runtime.ingest.pusher import Pusher, PushError
+from dirigo.runtime.results.poster import Posted
+from dirigo.runtime.transport.keys import CLIENT, READER, ROLES, WORKER, WRITER, Keys
+from dirigo.runtime.transport.wire import FORMAT, Head, encode_head
 from dirigo.spark.data_source import format_of
 from runtime.clusters import PATIENCE_S, LocalCluster, counting, until
 

@@ -15,11 +15,12 @@ import pytest
 
 from cli.commands import home_of_clusters, refused, run, until
 from dirigo.runtime import control
-from dirigo.runtime.client import Client
+from dirigo.runtime.client.client import Client
 from dirigo.runtime.errors import ControlError, JobFailed
-from dirigo.spark import hosting, service_file
+from dirigo.spark import hosting
 from dirigo.spark.hosting import WorkerHost
-from dirigo.spark.service import Settings
+from dirigo.spark.service import file as service_file
+from dirigo.spark.service.service import Settings
 from runtime.clusters import PATIENCE_S, counting
 from runtime.clusters import until as wait_until
 from runtime.pretenders import PretendedCluster
@@ -119,7 +120,10 @@ def test_the_process_ends_with_an_error_and_commands_say_why(tmp_path: Path) -> 
         began = time.monotonic()
         settings = msgspec.json.encode(Settings("dirigo", 1, "local[doomed]")).decode()
         ended = subprocess.run(
-            [sys.executable, "-m", "dirigo.spark.service", settings], check=False, capture_output=True, timeout=PATIENCE_S
+            [sys.executable, "-m", "dirigo.spark.service.service", settings],
+            check=False,
+            capture_output=True,
+            timeout=PATIENCE_S,
         )
         assert ended.returncode == 1, (ended.stderr, time.monotonic() - began)
         found = service_file.read("dirigo")

@@ -135,7 +135,7 @@ def test_a_command_is_gone_at_any_moment(tmp_path: Path, moment_s: float, kind: 
 
 def test_a_start_of_a_cluster_is_given_up(tmp_path: Path) -> None:
     with begun(tmp_path, "cluster", "start", "--master", "local[slow]") as command:
-        until(lambda: command.is_running("dirigo.spark.service"), "the process of the cluster has begun", BEGUN_S)
+        until(lambda: command.is_running("dirigo.spark.service.service"), "the process of the cluster has begun", BEGUN_S)
         command.send("SIGTERM")
         out, errors = command.process.communicate(timeout=GONE_S)
         assert command.process.returncode == 143, (out, errors)

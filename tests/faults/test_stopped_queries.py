@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dirigo.spark import source as module
-from dirigo.spark.feeding import Feeding
-from dirigo.spark.source import BatchQuery
+from dirigo.spark.input import source as module
+from dirigo.spark.input.queries import Feeding
+from dirigo.spark.input.source import BatchQuery
 from runtime.clusters import PATIENCE_S, until
 
 

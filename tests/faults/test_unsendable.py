@@ -13,14 +13,14 @@ import pytest
 import zmq
 
 from dirigo.kernel import Data, Lane
-from dirigo.kernel.message import Note
+from dirigo.kernel.interface.message import Note
 from dirigo.runtime.control import Member
-from dirigo.runtime.gate import Refusals
-from dirigo.runtime.keys import WORKER, KeyPair, KeyRing
-from dirigo.runtime.payload import Schemas
-from dirigo.runtime.peers import PACKET_BYTES_MOST, Peers
-from dirigo.runtime.site import Site
-from dirigo.runtime.wire import decode_head, decode_messages
+from dirigo.runtime.transport.authenticator import Refusals
+from dirigo.runtime.transport.keys import WORKER, KeyPair, KeyRing
+from dirigo.runtime.transport.payload import Schemas
+from dirigo.runtime.transport.peers import PACKET_BYTES_MOST, Peers
+from dirigo.runtime.transport.wire import decode_head, decode_messages
+from dirigo.runtime.worker.site import Site
 
 GOOD, BAD = "good~1", "bad~2"
 WORKERS = (1, 2)

@@ -15,7 +15,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.runtime.errors import JobFailed
-from dirigo.runtime.site import Site
+from dirigo.runtime.worker.site import Site
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, numbers, until
 
 FROZEN_AFTER_S = 3.0  # of these tests: a worker that answers nothing for so long is ended

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 import dirigo.flow as dg
-from dirigo.flow.row import batch_of
+from dirigo.flow.rows.row import batch_of
 from dirigo.flow.sinks.collect import Collected
 from dirigo.flow.sources.source import Piece, Source, Split
 from dirigo.scheduling import Fifo

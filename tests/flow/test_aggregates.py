@@ -31,8 +31,8 @@ from dirigo.flow.aggregates import (
     top,
     variance,
 )
-from dirigo.flow.aggregation import Aggregation
-from dirigo.flow.expression import col
+from dirigo.flow.expressions.expression import col
+from dirigo.flow.operators.windows.aggregation import Aggregation
 from flow.aggregation_cases import SCHEMA, Row, batch_of, rows, spread
 
 Plain = Callable[[list[Row]], Any]

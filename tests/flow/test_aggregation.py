@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from dirigo.flow.aggregates import count, distinct, first, histogram, last, max_, median, quantile, sum_, top
-from dirigo.flow.aggregation import Aggregation, Rows
 from dirigo.flow.errors import FlowError
-from dirigo.flow.expression import col, lit
+from dirigo.flow.expressions.expression import col, lit
+from dirigo.flow.operators.windows.aggregation import Aggregation, Rows
 
 _SCHEMA = pa.schema([("auction", pa.int64()), ("price", pa.int64()), ("url", pa.string()), ("tags", pa.list_(pa.string()))])
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import dirigo.flow as dg
-from dirigo.flow.bad_rows import Bad, described, try_each_part
+from dirigo.flow.rows.bad_rows import Bad, described, try_each_part
 from flow.flows import TS_SCHEMA, Rows, collected, event, results, run_inline, split_results, unordered
 
 Build = Callable[[dg.Stream], dg.Stream]

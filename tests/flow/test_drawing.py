@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import dirigo.flow as dg
-from dirigo.flow.drawing import COLUMNS_MAX, as_mermaid, as_text
+from dirigo.flow.plan.drawing import COLUMNS_MAX, as_mermaid, as_text
 from dirigo.flow.sources.source import Source, Split
 from flow.flows import TS_SCHEMA, ScriptedSource, event, run_inline
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.flow.duration import format_milliseconds, milliseconds, positive_milliseconds, seconds
+from dirigo.flow.api.duration import format_milliseconds, milliseconds, positive_milliseconds, seconds
 from dirigo.flow.errors import FlowError
 
 

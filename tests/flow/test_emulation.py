@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 import dirigo.flow as dg
-from dirigo.flow import emulation
-from dirigo.flow.bad_rows import Bad
-from dirigo.flow.emulation import Work, compute
-from dirigo.flow.payloads import rows_of
-from dirigo.flow.stage import StageBehaviour
+from dirigo.flow.exchange.payloads import rows_of
+from dirigo.flow.plan import emulation
+from dirigo.flow.plan.emulation import Work, compute
+from dirigo.flow.plan.stage import StageBehaviour
+from dirigo.flow.rows.bad_rows import Bad
 from dirigo.kernel import Executable
 from dirigo.sim.service import Measured, Service
 from dirigo.testing import Simulation, run

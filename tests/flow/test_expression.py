@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.expression import Expression, as_expression, col, function, lit, type_of, when
+from dirigo.flow.expressions.expression import Expression, as_expression, col, function, lit, type_of, when
 
 A, B, PRICE, TEXT, FLAG, TIME = col("a"), col("b"), col("price"), col("text"), col("flag"), col("time")
 BATCH = pa.record_batch(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.expression import Expression, col, function, lit, type_of, when
+from dirigo.flow.expressions.expression import Expression, col, function, lit, type_of, when
 
 A, B, TEXT = col("a"), col("b"), col("text")
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.float64(), "text": pa.string(), "price": pa.int64()})

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dirigo.flow.expression import Expression, as_expression, col, lit, type_of, when
+from dirigo.flow.expressions.expression import Expression, as_expression, col, lit, type_of, when
 
 # An expression and what it means for one row in plain Python, where None spreads.
 Pair: TypeAlias = tuple[Expression, Callable[[dict[str, Any]], Any]]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.flow.grouping import Grouping, mostly_distinct
+from dirigo.flow.rows.grouping import Grouping, mostly_distinct
 
 _COLUMNS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.int64(), st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1)),

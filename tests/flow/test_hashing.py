@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.flow.hashing import partition_of, split
+from dirigo.flow.exchange.partitions import partition_of, split
 
 _MANY = 1_000_003
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dirigo.flow as dg
-from dirigo.flow.payloads import rows_of
+from dirigo.flow.exchange.payloads import rows_of
 from dirigo.kernel import Executable
 from dirigo.sim.service import Service
 from dirigo.testing import Pause, run

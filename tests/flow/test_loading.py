@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 
 import dirigo.flow as dg
-from dirigo.flow.loading import load_flows
+from dirigo.flow.api.files import load_flows
 
 FLOW = """
 import dirigo.flow as dg

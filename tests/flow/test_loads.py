@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dirigo.flow import FlowError, loads
+from dirigo.flow import FlowError
+from dirigo.flow.sources import load_shapes as loads
 
 RATES = st.floats(0.01, 1e6)
 PERIODS = st.integers(1, 100_000).map("{}ms".format)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dirigo.flow.matching import JoinShape, expand, pairs
+from dirigo.flow.operators.joins.matching import JoinShape, expand, pairs
 from flow.flows import unordered
 
 KEYS = st.lists(st.tuples(st.none() | st.integers(0, 3), st.none() | st.sampled_from(["x", "y"])), max_size=12)

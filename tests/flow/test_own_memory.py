@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dirigo.flow.hashing import split
-from dirigo.flow.own_memory import cut, owned
+from dirigo.flow.exchange.partitions import split
+from dirigo.flow.rows.own_memory import cut, owned
 
 ROWS = 20_000
 COLUMNS = {

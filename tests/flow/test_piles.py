@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dirigo.flow.piles import COMPACT_ROWS_LEAST, PileKey, Piles
+from dirigo.flow.operators.windows.buckets import COMPACT_ROWS_LEAST, PileKey, Piles
 
 
 def batch(*numbers: int) -> pa.RecordBatch:

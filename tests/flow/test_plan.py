@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 import dirigo.flow as dg
-from dirigo.flow.plan import Plan
+from dirigo.flow.plan.plan import Plan
 from flow.flows import TS_SCHEMA, collected, event, run_inline
 
 ROWS = [event("ab"[number % 2], number, number) for number in range(10)]

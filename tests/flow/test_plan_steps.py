@@ -7,7 +7,8 @@ from types import FrameType
 from typing import Any
 
 import dirigo.flow as dg
-from dirigo.flow import graph, job, plan, stage
+from dirigo.flow.api import dataflow as graph
+from dirigo.flow.plan import job, plan, stage
 
 COUNTED = {module.__file__ for module in (graph, job, plan, stage)}
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.ranking import Ranking
+from dirigo.flow.operators.windows.ranking import Ranking
 from flow.aggregation_cases import SCHEMA, Row, rows, spread
 
 By = list[tuple[str, bool]]

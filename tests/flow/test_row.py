@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dirigo.flow.row import BadRowError, Row, batch_of, rows_of
+from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of
 
 SCHEMA = pa.schema({"auction": pa.int64(), "price": pa.float64(), "channel": pa.string()})
 BATCH = pa.record_batch([[1, 2, 3], [1.5, None, 3.0], ["a", "b", None]], schema=SCHEMA)

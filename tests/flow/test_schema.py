@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.schema import as_schema, as_type, require_columns, unknown_column
+from dirigo.flow.rows.schema import as_schema, as_type, require_columns, unknown_column
 
 
 @dataclass

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from dirigo.flow.api.slo import SLO
 from dirigo.flow.errors import FlowError
-from dirigo.flow.slo import SLO
 
 
 def test_a_latency_alone_is_an_objective() -> None:

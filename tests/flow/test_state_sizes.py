@@ -13,7 +13,7 @@ import pytest
 
 import dirigo.flow as dg
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.states import Nothing, StageStates
+from dirigo.flow.plan.states import Nothing, StageStates
 from dirigo.state import ListState, MapState, ValueState
 from flow.flows import Running
 

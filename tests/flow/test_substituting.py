@@ -6,7 +6,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.flow.errors import FlowError
-from dirigo.flow.substituting import sink_names, substituted
+from dirigo.flow.plan.substitutes import sink_names, substituted
 from dirigo.testing import run
 
 SCHEMA = {"n": int}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dirigo.flow as dg
 from dirigo.flow.aggregates import Aggregate, avg, sum_
-from dirigo.flow.aggregation import Aggregation
+from dirigo.flow.operators.windows.aggregation import Aggregation
 from dirigo.testing import run
 from flow.flows import unordered
 

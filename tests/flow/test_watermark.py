@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 import dirigo.flow as dg
+from dirigo.flow.event_time.watermark import BEGINNING, END, Progress, Watermark, passes
 from dirigo.flow.sinks.collect import Collected
-from dirigo.flow.watermark import BEGINNING, END, Progress, Watermark, passes
 from flow.flows import TS_SCHEMA, FakeClock, Rows, Running, ScriptedSource, collected, event, results, unordered
 
 # --- arithmetic --------------------------------------------------------------------------------------------------------

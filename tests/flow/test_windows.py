@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.flow.watermark import BEGINNING, END
-from dirigo.flow.windows import PaneWindows, Session, Sliding, Span, Tumbling, WholeStream
+from dirigo.flow.event_time.watermark import BEGINNING, END
+from dirigo.flow.event_time.windows import PaneWindows, Session, Sliding, Span, Tumbling, WholeStream
 
 SLIDING = st.builds(
     lambda every, more, offset: Sliding(f"{every + more}ms", every=f"{every}ms", offset=f"{offset}ms"),

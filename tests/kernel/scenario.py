@@ -42,7 +42,7 @@ from dirigo.kernel import (
     actor_address,
 )
 from dirigo.kernel.instance import Instance
-from dirigo.kernel.message import (
+from dirigo.kernel.interface.message import (
     Critical,
     CriticalAck,
     Grant,

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from dirigo.kernel import CriticalRun, Granularity, MailboxState, ProtocolError
-from dirigo.kernel.message import Critical
+from dirigo.kernel.interface.message import Critical
 from kernel.scenario import A, D, S, Stage, T, critical, critical_ack, program, program_ack, row
 
 RUNNABLE, DRAINING, CRITICAL = MailboxState.RUNNABLE, MailboxState.DRAINING, MailboxState.CRITICAL

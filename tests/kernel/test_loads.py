@@ -2,7 +2,7 @@
 
 import pytest
 
-from dirigo.kernel.loads import Loads, ToldLoad
+from dirigo.kernel.worker_loads import Loads, ToldLoad
 
 
 def test_a_load_that_was_told_is_taken_to_be_worked_off() -> None:

@@ -1,7 +1,7 @@
 """Processing-time timers: a timer that is due is a barrier of the actor on itself; timers move with the partial state."""
 
 from dirigo.kernel import Context, CriticalOutput, CriticalRun, Directory, FunctionSpec, MailboxState, States, Worker
-from dirigo.kernel.message import SyncReply
+from dirigo.kernel.interface.message import SyncReply
 from dirigo.state import StateSet
 from kernel.scenario import A, S, Steered, forwarded, intent, partial, program, reply, request_ack, row, sync_request
 

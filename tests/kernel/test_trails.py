@@ -17,7 +17,7 @@ from dirigo.kernel import (
     Worker,
     WorkerId,
 )
-from dirigo.kernel.message import NO_TRAIL, Critical, SyncProgram
+from dirigo.kernel.interface.message import NO_TRAIL, Critical, SyncProgram
 from dirigo.scheduling import Chaos, Fifo, Freedom
 from dirigo.sim.cluster import Cluster
 from dirigo.sim.delay import uniform

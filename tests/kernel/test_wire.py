@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from dirigo.kernel import Granularity, Lane, message
-from dirigo.kernel.message import CriticalRun, Message, SyncReply
+from dirigo.kernel import Granularity, Lane
+from dirigo.kernel.interface import message
+from dirigo.kernel.interface.message import CriticalRun, Message, SyncReply
 from kernel.scenario import (
     A,
     D,

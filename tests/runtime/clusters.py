@@ -12,10 +12,10 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 import dirigo as dg
-from dirigo.runtime.client import Client, JobHandle
+from dirigo.runtime.client.client import Client, JobHandle
 from dirigo.runtime.control import WorkerStatus
-from dirigo.runtime.controller import Controller
-from dirigo.runtime.pool import ProcessPool
+from dirigo.runtime.controller.controller import Controller
+from dirigo.runtime.controller.pool import ProcessPool
 
 T = TypeVar("T")
 PATIENCE_S = 60.0  # a test that waits longer has found a hang; how fast things are is not tested

@@ -12,17 +12,17 @@ from typing import Any, Self
 import zmq
 
 import dirigo as dg
-from dirigo.runtime import executor
+from dirigo.runtime.client.shipment import named_shipment
 from dirigo.runtime.control import Install
-from dirigo.runtime.executor import Executor
-from dirigo.runtime.gate import Refusals
-from dirigo.runtime.installed import InstalledJob
-from dirigo.runtime.keys import WORKER, KeyRing
-from dirigo.runtime.last_words import LastWords
-from dirigo.runtime.payload import Schemas
-from dirigo.runtime.peers import Peers
-from dirigo.runtime.shipping import named_shipment
-from dirigo.runtime.site import Site
+from dirigo.runtime.transport.authenticator import Refusals
+from dirigo.runtime.transport.keys import WORKER, KeyRing
+from dirigo.runtime.transport.payload import Schemas
+from dirigo.runtime.transport.peers import Peers
+from dirigo.runtime.worker import executor
+from dirigo.runtime.worker.executor import Executor
+from dirigo.runtime.worker.installed_job import InstalledJob
+from dirigo.runtime.worker.last_words import LastWords
+from dirigo.runtime.worker.site import Site
 
 _LOOK_S = 1e-6  # each look at the clock takes this long, so that whatever waits for it comes to an end
 

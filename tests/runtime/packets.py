@@ -10,12 +10,12 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 
-from dirigo.flow.bad_rows import Bad
-from dirigo.flow.piles import PileKey, Piles
-from dirigo.flow.states import Kept, StageStates
-from dirigo.flow.watermark import END, Watermark
+from dirigo.flow.event_time.watermark import END, Watermark
+from dirigo.flow.operators.windows.buckets import PileKey, Piles
+from dirigo.flow.plan.states import Kept, StageStates
+from dirigo.flow.rows.bad_rows import Bad
 from dirigo.kernel import CriticalOutput, Data, Granularity, Lane, Output
-from dirigo.kernel.message import (
+from dirigo.kernel.interface.message import (
     Control,
     Critical,
     CriticalAck,
@@ -33,8 +33,8 @@ from dirigo.kernel.message import (
     Unsync,
     View,
 )
-from dirigo.runtime.payload import Packed, Schemas
-from dirigo.runtime.wire import FORMAT, Broken, Head, Pressure, decode_head, decode_messages, encode_head, stripped
+from dirigo.runtime.transport.payload import Packed, Schemas
+from dirigo.runtime.transport.wire import FORMAT, Broken, Head, Pressure, decode_head, decode_messages, encode_head, stripped
 from dirigo.state import ListState, MapState, StateSet, ValueState, add, declared_states
 
 TO, FROM = "job~1/count/0", "job~1/source/1"

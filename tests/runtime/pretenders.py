@@ -11,10 +11,10 @@ import msgspec
 import zmq
 
 from dirigo.runtime import control
-from dirigo.runtime.channel import Channel, decode_head
-from dirigo.runtime.client import Client
-from dirigo.runtime.controller import Controller
-from dirigo.runtime.keys import KeyPair
+from dirigo.runtime.client.client import Client
+from dirigo.runtime.controller.controller import Controller
+from dirigo.runtime.transport.channel import Channel, decode_head
+from dirigo.runtime.transport.keys import KeyPair
 from runtime.clusters import PATIENCE_S, until
 
 T = TypeVar("T")

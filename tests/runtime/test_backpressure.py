@@ -10,8 +10,8 @@ import pytest
 
 import dirigo as dg
 from dirigo.runtime.errors import JobFailed
-from dirigo.runtime.log.errors import LogError
-from dirigo.runtime.log.store import ResultLog
+from dirigo.runtime.results.log.errors import LogError
+from dirigo.runtime.results.log.store import ResultLog
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, counting, numbers, sorted_rows, until
 
 BUDGET = 256 << 10

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from dirigo.runtime.budget import TOLD_PARTS, Budget
-from dirigo.runtime.wire import Pressure
+from dirigo.runtime.transport.wire import Pressure
+from dirigo.runtime.worker.budget import TOLD_PARTS, Budget
 
 MiB = 1 << 20
 

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from dirigo.runtime import clock as clocks
-from dirigo.runtime.clock import AHEAD_MOST_S, SLEW, WorkerClock
+from dirigo.runtime.worker import clock as clocks
+from dirigo.runtime.worker.clock import AHEAD_MOST_S, SLEW, WorkerClock
 
 LOOK_EVERY_S = 0.02
 

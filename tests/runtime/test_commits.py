@@ -13,10 +13,10 @@ import pytest
 import dirigo as dg
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime import control
-from dirigo.runtime.client import Client, JobHandle
+from dirigo.runtime.client.client import Client, JobHandle
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.keys import WRITER
-from dirigo.runtime.pushing import Pusher
+from dirigo.runtime.ingest.pusher import Pusher
+from dirigo.runtime.transport.keys import WRITER
 from runtime.clusters import PATIENCE_S, LocalCluster, until
 from runtime.pretenders import PretendedCluster
 

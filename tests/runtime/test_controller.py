@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import dirigo as dg
-from dirigo.runtime import control, lines
-from dirigo.runtime.client import JobHandle
-from dirigo.runtime.controller import TICK_S
+from dirigo.runtime import control
+from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.controller import worker_lines as lines
+from dirigo.runtime.controller.controller import TICK_S
 from dirigo.runtime.errors import JobFailed
 from runtime.clusters import PATIENCE_S, counting, until
 from runtime.pretenders import PretendedCluster, Pretender

@@ -11,7 +11,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.flow.sources.pushed import PushedSource
-from dirigo.runtime.installed import ROWS_AT_ONCE, InstalledJob
+from dirigo.runtime.worker.installed_job import ROWS_AT_ONCE, InstalledJob
 from runtime.clusters import SCHEMA, numbers
 from runtime.one_worker import OneWorker
 

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 import zmq
 
-from dirigo.runtime.gate import Gate, Refusals
-from dirigo.runtime.keys import CLIENT, ROLES, KeyPair, KeyRing, Keys
+from dirigo.runtime.transport.authenticator import Gate, Refusals
+from dirigo.runtime.transport.keys import CLIENT, ROLES, KeyPair, KeyRing, Keys
 from runtime.clusters import until
 
 STRANGER, KEYLESS = "a stranger's key", "a connection without the cluster's keys"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dirigo as dg
-from dirigo.runtime.client import Client
+from dirigo.runtime.client.client import Client
 from dirigo.runtime.errors import ControlError, JobFailed
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, counting, mapped, numbers, sorted_rows, until, wait_for_file
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import zmq
 
-from dirigo.kernel.message import Note
-from dirigo.runtime.gate import Refusals
-from dirigo.runtime.lanes import Lanes
-from dirigo.runtime.payload import Schemas
-from dirigo.runtime.peers import CONTROL
-from dirigo.runtime.wire import FORMAT, Head, encode_head
+from dirigo.kernel.interface.message import Note
+from dirigo.runtime.transport.authenticator import Refusals
+from dirigo.runtime.transport.inbound import Lanes
+from dirigo.runtime.transport.payload import Schemas
+from dirigo.runtime.transport.peers import CONTROL
+from dirigo.runtime.transport.wire import FORMAT, Head, encode_head
 from runtime.packets import FROM, TO
 
 STRANGER, COPIED = 7, 8

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.runtime.link import ACK_BYTES, ACK_PACKETS, MUCH_BYTES, RESEND_AFTER_S, Parcel, Receiving, Sending
+from dirigo.runtime.transport.link import ACK_BYTES, ACK_PACKETS, MUCH_BYTES, RESEND_AFTER_S, Parcel, Receiving, Sending
 
 TEND_S = 0.02
 

@@ -13,8 +13,9 @@ import pytest
 import zmq
 
 import dirigo as dg
-from dirigo.runtime import control, lines
-from dirigo.runtime.client import JobHandle
+from dirigo.runtime import control
+from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.controller import worker_lines as lines
 from dirigo.runtime.errors import JobFailed
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, numbers, until
 from runtime.pretenders import Pretender

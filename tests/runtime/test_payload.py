@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dirigo.runtime.payload import INLINE_BYTES_MOST, Packed, Schemas, pack
+from dirigo.runtime.transport.payload import INLINE_BYTES_MOST, Packed, Schemas, pack
 from runtime.packets import TO, batch, control_payloads, dynamic_class, regular_payloads, same
 
 PAYLOADS = {**control_payloads(), **regular_payloads()}

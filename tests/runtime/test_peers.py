@@ -8,11 +8,11 @@ import pytest
 import zmq
 
 from dirigo.runtime.control import Member
-from dirigo.runtime.keys import WORKER, KeyRing
-from dirigo.runtime.link import MUCH_BYTES
-from dirigo.runtime.payload import Schemas
-from dirigo.runtime.peers import ACKNOWLEDGE_S, CONTROL, Peers
-from dirigo.runtime.wire import FORMAT, Head
+from dirigo.runtime.transport.keys import WORKER, KeyRing
+from dirigo.runtime.transport.link import MUCH_BYTES
+from dirigo.runtime.transport.payload import Schemas
+from dirigo.runtime.transport.peers import ACKNOWLEDGE_S, CONTROL, Peers
+from dirigo.runtime.transport.wire import FORMAT, Head
 
 OTHER = 1
 TEND_S = 0.02

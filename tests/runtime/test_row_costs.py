@@ -2,7 +2,7 @@
 
 import pytest
 
-from dirigo.runtime.row_costs import RowCosts
+from dirigo.runtime.worker.row_costs import RowCosts
 
 
 def executed(actor: str, rows: int, row_s: float, times: int = 100) -> RowCosts:

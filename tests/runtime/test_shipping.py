@@ -16,19 +16,19 @@ import pyarrow.parquet as pq
 import pytest
 
 import dirigo as dg
-from dirigo.flow.job import Job
-from dirigo.runtime import shipping
+from dirigo.flow.plan.job import Job
+from dirigo.runtime.client import shipment as shipping
+from dirigo.runtime.client.shipment import manifest_of, ship, unship
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.log_sink import LogSink
-from dirigo.runtime.shipping import manifest_of, ship, unship
+from dirigo.runtime.results.sink import LogSink
 from runtime.clusters import counting
 
 # A worker: somewhere else, without the user's files. The rows of its job go nowhere but into this process.
 STRANGER = """
 import json, sys
-from dirigo.flow.job import Job
+from dirigo.flow.plan.job import Job
 from dirigo.flow.sinks.collect import Collected
-from dirigo.runtime.shipping import unship
+from dirigo.runtime.client.shipment import unship
 from dirigo.scheduling import Fifo
 from dirigo.sim.inline import InlineHost
 
@@ -93,9 +93,8 @@ def test_a_job_file_with_imports_from_its_own_folder(tmp_path: Path) -> None:
     (home / "helpers" / "constants.py").write_text("RATE = 0.5\n")
     (home / "rates.py").write_text("SCALE = 10\n")
     (home / "job.py").write_text(JOB_FILE)
-    program = (
-        "import sys; from job import flow; from dirigo.runtime.shipping import ship; sys.stdout.buffer.write(ship(flow))"
-    )
+    imports = "import sys; from job import flow; from dirigo.runtime.client.shipment import ship"
+    program = f"{imports}; sys.stdout.buffer.write(ship(flow))"
     done = subprocess.run([sys.executable, "-c", program], cwd=home, capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert run_elsewhere(done.stdout, tmp_path / "elsewhere") == [{"euros": k * 5.0} for k in range(4)]
@@ -106,7 +105,7 @@ def test_a_job_file_that_is_run_itself(tmp_path: Path) -> None:
     home.mkdir()
     (home / "rates.py").write_text("def double(n):\n    return 2 * n\n")
     (home / "job.py").write_text(
-        "import sys\nimport dirigo as dg\nfrom dirigo.runtime.shipping import ship\nimport rates\n"
+        "import sys\nimport dirigo as dg\nfrom dirigo.runtime.client.shipment import ship\nimport rates\n"
         "from typing import NamedTuple\nclass Row(NamedTuple):\n    n: int\n"
         "flow = dg.Dataflow('main')\n"
         "source = flow.source(dg.from_iterable(lambda: [{'n': k} for k in range(3)], {'n': 'int64'}))\n"

@@ -13,13 +13,13 @@ import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dirigo.flow.event_time.time_column import LATEST_MS
 from dirigo.flow.sources.pushed import PushedSplit
-from dirigo.flow.time_column import LATEST_MS
 from dirigo.runtime.control import SourcePlaces, SplitPlace
-from dirigo.runtime.keys import WRITER, KeyPair, KeyRing
-from dirigo.runtime.pieces import joined
-from dirigo.runtime.pushing import PUSH_BYTES, STAGED, Arrival, Pusher, PushError, StageAck, StageHeader
-from dirigo.runtime.staging import Staging, StagingError
+from dirigo.runtime.ingest.pusher import PUSH_BYTES, STAGED, Arrival, Pusher, PushError, StageAck, StageHeader
+from dirigo.runtime.ingest.staging import Staging, StagingError
+from dirigo.runtime.transport.keys import WRITER, KeyPair, KeyRing
+from dirigo.runtime.transport.pieces import joined
 
 SCHEMA = pa.schema([("n", pa.int64()), ("at", pa.timestamp("ms", "UTC"))])
 

@@ -14,10 +14,10 @@ import pytest
 import zmq
 
 from dirigo.runtime import control
-from dirigo.runtime.keys import WRITER, Keys
-from dirigo.runtime.log_posting import Posted
-from dirigo.runtime.payload import Schemas
-from dirigo.runtime.wire import FORMAT, Head, Pressure, encode_head
+from dirigo.runtime.results.poster import Posted
+from dirigo.runtime.transport.keys import WRITER, Keys
+from dirigo.runtime.transport.payload import Schemas
+from dirigo.runtime.transport.wire import FORMAT, Head, Pressure, encode_head
 from runtime.clusters import PATIENCE_S, LocalCluster, counting, until
 from runtime.packets import batch, data, packet, plain_messages
 

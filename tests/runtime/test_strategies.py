@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dirigo as dg
-from dirigo.runtime.client import JobHandle
+from dirigo.runtime.client.client import JobHandle
 from dirigo.runtime.control import JobMetrics
 from dirigo.runtime.errors import JobFailed
 from dirigo.scheduling import STRATEGIES

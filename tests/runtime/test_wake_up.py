@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from dirigo.runtime.wake_up import WakeUp
+from dirigo.runtime.worker.wake_up import WakeUp
 from runtime.clusters import PATIENCE_S
 
 

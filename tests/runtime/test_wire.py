@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dirigo.kernel import Data, Output
-from dirigo.kernel.message import Intent
-from dirigo.runtime.payload import Packed, Schemas, sealed
-from dirigo.runtime.wire import FORMAT, BadPacketError, Broken, decode_head, stripped
+from dirigo.kernel.interface.message import Intent
+from dirigo.runtime.transport.payload import Packed, Schemas, sealed
+from dirigo.runtime.transport.wire import FORMAT, BadPacketError, Broken, decode_head, stripped
 from runtime.packets import (
     TO,
     Reading,

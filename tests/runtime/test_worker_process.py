@@ -15,12 +15,13 @@ import msgspec
 import pytest
 import zmq
 
-from dirigo.runtime import control, worker_process
-from dirigo.runtime.channel import Channel, decode_head
-from dirigo.runtime.client import Client
-from dirigo.runtime.controller import Controller
-from dirigo.runtime.keys import WORKER, KeyPair, KeyRing
-from dirigo.runtime.worker_process import _Worker
+from dirigo.runtime import control
+from dirigo.runtime.client.client import Client
+from dirigo.runtime.controller.controller import Controller
+from dirigo.runtime.transport.channel import Channel, decode_head
+from dirigo.runtime.transport.keys import WORKER, KeyPair, KeyRing
+from dirigo.runtime.worker import process as worker_process
+from dirigo.runtime.worker.process import _Worker
 from runtime.clusters import PATIENCE_S, counting, until
 from runtime.pretenders import QuietPool
 from runtime.used_twice import work_twice

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-from dirigo.runtime import control, worker_process
-from dirigo.runtime.worker_process import run_worker
+from dirigo.runtime import control
+from dirigo.runtime.worker import process as worker_process
+from dirigo.runtime.worker.process import run_worker
 
 
 def work_twice(leave_after_s: float, first: control.Bootstrap, second: control.Bootstrap) -> None:

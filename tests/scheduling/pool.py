@@ -35,7 +35,7 @@ from dirigo.kernel import (
     WorkerId,
     actor_address,
 )
-from dirigo.kernel.message import Note
+from dirigo.kernel.interface.message import Note
 from dirigo.scheduling import Strategy
 from dirigo.sim.cluster import Cluster
 from dirigo.sim.feed import Feed

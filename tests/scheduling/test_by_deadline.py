@@ -4,7 +4,7 @@ import pytest
 
 from dirigo.kernel import CriticalOutput
 from dirigo.scheduling import Edf
-from dirigo.scheduling.by_deadline import STARVED_S, ByDeadline
+from dirigo.scheduling.strategies.by_deadline import STARVED_S, ByDeadline
 from scheduling.pool import Load, Pool
 
 WARM_S = 0.5  # by then it is known what messages cost

@@ -7,7 +7,7 @@ import pytest
 
 from dirigo.kernel import Executable, Lane
 from dirigo.scheduling import DirectSend, DirectSendP2C, DirectSendRandom, Strategy
-from dirigo.scheduling.given_back import GivenBack
+from dirigo.scheduling.strategies.returned_messages import GivenBack
 from kernel.scenario import Stage, row
 from scheduling.pool import Load, Pool
 

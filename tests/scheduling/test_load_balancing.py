@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from dirigo.kernel.message import Registration
+from dirigo.kernel.interface.message import Registration
 from dirigo.scheduling import DirectSend, DirectSendP2C, DirectSendRandom, RejectSendRandom
 from scheduling.pool import Load, Pool
 

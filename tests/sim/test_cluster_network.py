@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from dirigo.kernel import CriticalOutput, Data, Output, WorkerId
-from dirigo.kernel.message import SyncProgram
+from dirigo.kernel.interface.message import SyncProgram
 from dirigo.scheduling import Fifo
 from dirigo.sim.cluster import Cluster
 from dirigo.sim.delay import Delay, constant, exponential, pareto, uniform

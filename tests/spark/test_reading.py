@@ -20,9 +20,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from dirigo.runtime.control import LogInfo
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.log import LogError, ResultLog, StoredLog
+from dirigo.runtime.results.log import LogError, ResultLog, StoredLog
 from dirigo.spark.data_source import FormatError, dirigo_format
-from dirigo.spark.reading import LogReader, LogStreamReader, ReadOptions
+from dirigo.spark.results.reading import LogReader, LogStreamReader, ReadOptions
 
 SCHEMA = pa.schema([("number", pa.int64()), ("at", pa.timestamp("ms"))])
 

@@ -27,12 +27,12 @@ from dirigo.flow.sources.pushed import PushedSplit
 from dirigo.kernel import DirigoError
 from dirigo.runtime.control import AttemptRef, SourcePlaces, SplitPlace
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.pieces import joined
-from dirigo.runtime.pushing import STAGED, Pusher, PushError, StageHeader
-from dirigo.runtime.staging import Staging
+from dirigo.runtime.ingest.pusher import STAGED, Pusher, PushError, StageHeader
+from dirigo.runtime.ingest.staging import Staging
+from dirigo.runtime.transport.pieces import joined
 from dirigo.spark.data_source import dirigo_format
-from dirigo.spark.source import SparkQuery, SparkSource, from_spark, reason_of
-from dirigo.spark.writing import BatchWriter, Staged
+from dirigo.spark.input.source import SparkQuery, SparkSource, from_spark, reason_of
+from dirigo.spark.input.writing import BatchWriter, Staged
 
 SCHEMA = pa.schema([("n", pa.int64()), ("at", pa.timestamp("ms", "UTC"))])
 SPLITS = 2

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dirigo.state import ListState, MapState, Partial, StateSet, ValueState, View, add
-from dirigo.state.copying import private_copy
-from dirigo.state.equality import agree, equal
-from dirigo.state.freezing import freeze_value
+from dirigo.state.values.copies import private_copy
+from dirigo.state.values.equality import agree, equal
+from dirigo.state.values.frozen_form import freeze_value
 
 
 def new_set() -> StateSet:

@@ -16,7 +16,7 @@ import pytest
 
 from cli.commands import OF_PROCESSES, ended, refused, run, until
 from dirigo.runtime.errors import ControlError
-from dirigo.spark import service_file
+from dirigo.spark.service import file as service_file
 from dirigo_lab.experiments.registry import EXPERIMENTS
 from experiments import pretended
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dirigo.flow.loads import constant
+from dirigo.flow.sources.load_shapes import constant
 from dirigo.scheduling import Fifo
 from dirigo_lab.experiments.experiment import Claim, Experiment, Scale, Size
 from dirigo_lab.experiments.registry import EXPERIMENTS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dirigo.kernel import Data, Output, WorkerId
-from dirigo.kernel.message import SyncReply
+from dirigo.kernel.interface.message import SyncReply
 from dirigo.scheduling import Fifo
 from dirigo.sim.cluster import Cluster
 from dirigo.sim.network import Network

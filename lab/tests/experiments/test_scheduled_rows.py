@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from dirigo.flow.reading import SourceReader
+from dirigo.flow.sources.reader import SourceReader
 from dirigo.kernel import Output
 from dirigo_lab.experiments.window_jobs.scheduled_rows import Entry, ScheduledRows
 

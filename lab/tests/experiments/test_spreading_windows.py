@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dirigo.flow.loads import constant
+from dirigo.flow.sources.load_shapes import constant
 from dirigo.kernel import operator_of
 from dirigo.scheduling import DirectSendRandom, RejectSendRandom
 from dirigo_lab.experiments.simulated_tenants import FlowPool

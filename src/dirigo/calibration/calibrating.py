@@ -8,8 +8,8 @@ from dirigo.calibration.inputs import at_constant_rate, shares_of, sources_of
 from dirigo.calibration.measurement import HALF, Calibration, Measurement, adjusted_rate, are_slow, is_half, notes_on
 from dirigo.calibration.runs import Runs
 from dirigo.flow import Dataflow, discard
-from dirigo.flow.substituting import sink_names, substituted
-from dirigo.runtime.client import Client
+from dirigo.flow.plan.substitutes import sink_names, substituted
+from dirigo.runtime.client.client import Client
 from dirigo.runtime.errors import ControlError
 
 _RATE_OFF_MOST = 0.05  # a rate that differs by less is the same

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from dirigo.calibration.measurement import Measurement
 from dirigo.flow import Dataflow
-from dirigo.runtime.client import BUDGET_BYTES, Client, JobHandle
+from dirigo.runtime.client.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.control import JobMetrics, JobStatus
 from dirigo.runtime.errors import ControlError
 from dirigo.scheduling.accounting import percentiles

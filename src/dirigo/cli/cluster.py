@@ -8,18 +8,19 @@ import typer
 from rich.markup import escape
 from rich.status import Status
 
-from dirigo.cli.amounts import shown_seconds
 from dirigo.cli.connecting import DEFAULT_CLUSTER, connected, named, one_line_errors, running
+from dirigo.cli.display.amounts import shown_seconds
+from dirigo.cli.display.following import status_figures
+from dirigo.cli.display.output import JsonFile, console, write_json
+from dirigo.cli.display.status_tables import LIVE, workers_table
 from dirigo.cli.ending import INTERRUPTED, may_say_cancelled
-from dirigo.cli.following import status_figures
-from dirigo.cli.output import JsonFile, console, write_json
 from dirigo.cli.own_cluster import check_workers
-from dirigo.cli.status_tables import LIVE, workers_table
 from dirigo.cli.strategies import StrategyName, given
-from dirigo.runtime.client import Client
+from dirigo.runtime.client.client import Client
 from dirigo.runtime.errors import ControlError
-from dirigo.spark import service, service_file
-from dirigo.spark.service_file import Service
+from dirigo.spark.service import file as service_file
+from dirigo.spark.service import service
+from dirigo.spark.service.file import Service
 
 app = typer.Typer(no_args_is_help=True, help="Start, look at and stop a cluster that runs in the background.")
 _Name = typer.Option(DEFAULT_CLUSTER, "--name", metavar="NAME", help="The cluster, if it has a name of its own.")

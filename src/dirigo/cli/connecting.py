@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import typer
 from rich.markup import escape
 
-from dirigo.cli.output import fail
+from dirigo.cli.display.output import fail
 from dirigo.kernel import DirigoError
-from dirigo.runtime.client import Client
-from dirigo.spark import service_file
-from dirigo.spark.service_file import Service
+from dirigo.runtime.client.client import Client
+from dirigo.spark.service import file as service_file
+from dirigo.spark.service.file import Service
 
 DEFAULT_CLUSTER = "dirigo"
 

@@ -138,7 +138,7 @@ def run_main(command: Callable[[], None]) -> None:
 
 def end_process(code: int) -> NoReturn:
     """End this process at once: first all processes below it and its folders."""
-    pools = sys.modules.get("dirigo.runtime.pool")
+    pools = sys.modules.get("dirigo.runtime.controller.pool")
     if pools is not None:
         with suppress(Exception):
             pools.replace_no_more()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dirigo.flow import Dataflow
-from dirigo.flow.loading import load_flows
+from dirigo.flow.api.files import load_flows
 from dirigo.runtime.errors import ControlError
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import typer
 from rich.markup import escape
 
-from dirigo.cli.output import fail
-from dirigo.flow.drawing import as_mermaid, as_text
+from dirigo.cli.display.output import fail
+from dirigo.flow.api.dataflow import Dataflow
+from dirigo.flow.api.files import load_flows
 from dirigo.flow.errors import FlowError
-from dirigo.flow.graph import Dataflow
-from dirigo.flow.loading import load_flows
+from dirigo.flow.plan.drawing import as_mermaid, as_text
 
 _File = typer.Argument(metavar="FILE.py", help="A Python file that assigns a Dataflow to a name at its top level.")
 

@@ -11,17 +11,17 @@ from typing import Any
 import typer
 from rich.markup import escape
 
-from dirigo.cli.amounts import bytes_of
 from dirigo.cli.connecting import ClusterName, connected, named, one_line_errors
+from dirigo.cli.display.amounts import bytes_of
+from dirigo.cli.display.following import dataframes_here, figures_of, follow, outcome, sinks_here, tell_failure
+from dirigo.cli.display.job_details import job_details
+from dirigo.cli.display.output import JsonFile, console, write_json
+from dirigo.cli.display.status_tables import closing_tables, jobs_table, notes, running_first
 from dirigo.cli.ending import INTERRUPTED, may_say_cancelled
 from dirigo.cli.flows import one_flow
-from dirigo.cli.following import dataframes_here, figures_of, follow, outcome, sinks_here, tell_failure
-from dirigo.cli.job_details import job_details
-from dirigo.cli.output import JsonFile, console, write_json
-from dirigo.cli.status_tables import closing_tables, jobs_table, notes, running_first
 from dirigo.cli.strategies import StrategyOfJob, given
 from dirigo.flow import Dataflow
-from dirigo.runtime.client import Client, JobHandle
+from dirigo.runtime.client.client import Client, JobHandle
 from dirigo.runtime.errors import ControlError
 
 _ERRORS_SHOWN = 5
@@ -90,7 +90,7 @@ def _submitted(client: Client, flow: Dataflow, how: dict[str, Any]) -> Iterator[
         yield client.submit(flow, **how)
         return
     from dirigo.spark.data_source import format_of  # these load Spark
-    from dirigo.spark.feeding import Feeding
+    from dirigo.spark.input.queries import Feeding
 
     feeding = Feeding(client)
     for session in sessions:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from dirigo.cli.display.output import console, fail
 from dirigo.cli.ending import shield
-from dirigo.cli.output import console, fail
-from dirigo.spark.service import READY_S, AnyCluster, new_cluster
+from dirigo.spark.service.service import READY_S, AnyCluster, new_cluster
 
 
 def check_workers(workers: int | None) -> None:

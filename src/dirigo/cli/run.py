@@ -11,17 +11,17 @@ from typing import Any
 import typer
 
 from dirigo.cli.connecting import one_line_errors
-from dirigo.cli.following import dataframes_here, figures_of, follow, outcome, tell_failure
-from dirigo.cli.output import JsonFile, console, write_json
+from dirigo.cli.display.following import dataframes_here, figures_of, follow, outcome, tell_failure
+from dirigo.cli.display.output import JsonFile, console, write_json
+from dirigo.cli.display.status_tables import closing_tables
 from dirigo.cli.own_cluster import check_workers, own_cluster
-from dirigo.cli.status_tables import closing_tables
 from dirigo.cli.strategies import StrategyName, given
 from dirigo.flow import Dataflow
-from dirigo.flow.graph import live_nodes
-from dirigo.flow.loading import load_flows
-from dirigo.runtime.client import JobHandle
+from dirigo.flow.api.dataflow import live_nodes
+from dirigo.flow.api.files import load_flows
+from dirigo.runtime.client.client import JobHandle
 from dirigo.runtime.errors import ControlError
-from dirigo.spark.service import AnyCluster
+from dirigo.spark.service.service import AnyCluster
 
 _File = typer.Argument(metavar="FILE.py", help="A Python file that assigns a Dataflow to a name at its top level.")
 

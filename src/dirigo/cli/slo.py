@@ -11,16 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from dirigo.calibration import Calibration, calibrate
-from dirigo.cli.amounts import NOTHING, shown_count, shown_latency
 from dirigo.cli.connecting import one_line_errors
+from dirigo.cli.display.amounts import NOTHING, shown_count, shown_latency
+from dirigo.cli.display.following import tell_failure
+from dirigo.cli.display.output import JsonFile, console, write_json
+from dirigo.cli.display.status_tables import plain_table
 from dirigo.cli.flows import one_flow
-from dirigo.cli.following import tell_failure
-from dirigo.cli.output import JsonFile, console, write_json
 from dirigo.cli.own_cluster import check_workers, own_cluster
-from dirigo.cli.status_tables import plain_table
 from dirigo.cli.strategies import StrategyName, given
-from dirigo.flow.duration import positive_milliseconds
-from dirigo.flow.graph import live_nodes
+from dirigo.flow.api.dataflow import live_nodes
+from dirigo.flow.api.duration import positive_milliseconds
 from dirigo.runtime.errors import JobFailed
 
 app = typer.Typer(no_args_is_help=True, help="Objectives: find the latency that a flow can be held to.")

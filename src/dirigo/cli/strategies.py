@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from dirigo.flow.strategies import strategy_of
+from dirigo.flow.api.strategy import strategy_of
 from dirigo.scheduling import DEFAULT
 
 

@@ -4,7 +4,6 @@ Start reading at ``graph`` (a flow as it is written), ``plan`` (what runs) and `
 operators are in ``operators``, one file each.
 """
 
-from dirigo.flow import loads
 from dirigo.flow.aggregates import (
     Aggregate,
     avg,
@@ -22,20 +21,21 @@ from dirigo.flow.aggregates import (
 from dirigo.flow.aggregates import max_ as max  # noqa: A004  # read as dg.max("price")
 from dirigo.flow.aggregates import min_ as min  # noqa: A004
 from dirigo.flow.aggregates import sum_ as sum  # noqa: A004
-from dirigo.flow.applying import Group
+from dirigo.flow.api.dataflow import Dataflow
+from dirigo.flow.api.function import Function, FunctionContext
+from dirigo.flow.api.keyed_stream import KeyedStream
+from dirigo.flow.api.slo import SLO
+from dirigo.flow.api.stream import Stream
+from dirigo.flow.api.windowed_stream import WindowedStream
 from dirigo.flow.errors import FlowError, OperatorFailure, RowFailure
-from dirigo.flow.expression import Expression, col, function, lit, when
-from dirigo.flow.functions import Function, FunctionContext
-from dirigo.flow.graph import Dataflow
-from dirigo.flow.job import Job
-from dirigo.flow.keyed import KeyedStream
-from dirigo.flow.row import Row
+from dirigo.flow.event_time.windows import Session, Sliding, Tumbling
+from dirigo.flow.expressions.expression import Expression, col, function, lit, when
+from dirigo.flow.operators.windows.row_functions import Group
+from dirigo.flow.plan.job import Job
+from dirigo.flow.rows.row import Row
 from dirigo.flow.sinks import Sink, collect, discard, to_callback, to_console, to_json_lines, to_parquet, to_spark
-from dirigo.flow.slo import SLO
 from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, paced, parquet, shaped, socket_lines
-from dirigo.flow.stream import Stream
-from dirigo.flow.windowed import WindowedStream
-from dirigo.flow.windows import Session, Sliding, Tumbling
+from dirigo.flow.sources import load_shapes as loads
 from dirigo.kernel import DirigoError
 
 __all__ = [

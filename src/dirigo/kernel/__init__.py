@@ -4,14 +4,24 @@ Facts in, messages out: no I/O, no clock, no randomness, no threads. The simulat
 same objects, so what is explored is what runs. Start reading at ``mailbox`` (the states), then ``lessor`` and ``lessee``.
 """
 
-from dirigo.kernel.address import Address, WorkerId, actor_address, instance_name, job_of, operator_of
-from dirigo.kernel.errand import Errand, ErrandKind
-from dirigo.kernel.errors import DirigoError, GraphError, PolicyError, ProtocolError
-from dirigo.kernel.function import Behaviour, Context, Directory, FunctionSpec, States
-from dirigo.kernel.hooks import Chance, Hooks, Observer, SchedulingContext
+from dirigo.kernel.interface.address import Address, WorkerId, actor_address, instance_name, job_of, operator_of
+from dirigo.kernel.interface.errand import Errand, ErrandKind
+from dirigo.kernel.interface.errors import DirigoError, GraphError, PolicyError, ProtocolError
+from dirigo.kernel.interface.function import Behaviour, Context, Directory, FunctionSpec, States
+from dirigo.kernel.interface.hooks import Chance, Hooks, Observer, SchedulingContext
+from dirigo.kernel.interface.message import (
+    CriticalOutput,
+    CriticalRun,
+    Data,
+    Executable,
+    Granularity,
+    Lane,
+    Message,
+    Output,
+    Trail,
+)
+from dirigo.kernel.interface.objective import NO_OBJECTIVE, Objective
 from dirigo.kernel.mailbox import MailboxState, Role
-from dirigo.kernel.message import CriticalOutput, CriticalRun, Data, Executable, Granularity, Lane, Message, Output, Trail
-from dirigo.kernel.objective import NO_OBJECTIVE, Objective
 from dirigo.kernel.source import Source
 from dirigo.kernel.worker import Worker
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from dirigo.kernel.address import Address, WorkerId
 from dirigo.kernel.channel import Inbound
-from dirigo.kernel.message import Critical, CriticalRun, Granularity, SyncProgram, Trail
+from dirigo.kernel.interface.address import Address, WorkerId
+from dirigo.kernel.interface.message import Critical, CriticalRun, Granularity, SyncProgram, Trail
 
 
 class Program:

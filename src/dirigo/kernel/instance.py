@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import force_setattr
 
-from dirigo.kernel.address import WorkerId
-from dirigo.kernel.errand import Errand, ErrandKind
-from dirigo.kernel.function import Behaviour, Context, FunctionSpec
+from dirigo.kernel.interface.address import WorkerId
+from dirigo.kernel.interface.errand import Errand, ErrandKind
+from dirigo.kernel.interface.function import Behaviour, Context, FunctionSpec
+from dirigo.kernel.interface.message import CriticalOutput, Data, Executable, Output, Trail
 from dirigo.kernel.mailbox import ADMIT, NEXT_STATE, Event, Kind, MailboxState, Role, Verdict
-from dirigo.kernel.message import CriticalOutput, Data, Executable, Output, Trail
 from dirigo.kernel.party import Party
 
 if TYPE_CHECKING:

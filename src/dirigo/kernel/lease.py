@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dirigo.kernel.address import Address, WorkerId
 from dirigo.kernel.channel import Inbound
-from dirigo.kernel.message import Registration, RevokeAck
+from dirigo.kernel.interface.address import Address, WorkerId
+from dirigo.kernel.interface.message import Registration, RevokeAck
 
 UpstreamInstance = tuple[Address, WorkerId]
 

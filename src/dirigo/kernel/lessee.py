@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dirigo.kernel.address import Address, WorkerId
 from dirigo.kernel.channel import Inbound
-from dirigo.kernel.errand import ErrandKind
-from dirigo.kernel.errors import PolicyError
-from dirigo.kernel.function import FunctionSpec
 from dirigo.kernel.instance import Instance
-from dirigo.kernel.mailbox import Event, Kind, MailboxState, Role
-from dirigo.kernel.message import (
+from dirigo.kernel.interface.address import Address, WorkerId
+from dirigo.kernel.interface.errand import ErrandKind
+from dirigo.kernel.interface.errors import PolicyError
+from dirigo.kernel.interface.function import FunctionSpec
+from dirigo.kernel.interface.message import (
     CriticalOutput,
     Data,
     Executable,
@@ -29,6 +28,7 @@ from dirigo.kernel.message import (
     Unsync,
     View,
 )
+from dirigo.kernel.mailbox import Event, Kind, MailboxState, Role
 from dirigo.kernel.party import Party
 
 if TYPE_CHECKING:

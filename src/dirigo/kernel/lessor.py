@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import force_setattr
 
-from dirigo.kernel.address import Address, WorkerId
 from dirigo.kernel.barrier import Barrier, Program, Upstream, ready_barriers
-from dirigo.kernel.errand import ErrandKind
-from dirigo.kernel.errors import PolicyError
-from dirigo.kernel.function import FunctionSpec
 from dirigo.kernel.instance import Instance
-from dirigo.kernel.lease import Leases
-from dirigo.kernel.mailbox import Event, Kind, MailboxState, Role
-from dirigo.kernel.message import (
+from dirigo.kernel.interface.address import Address, WorkerId
+from dirigo.kernel.interface.errand import ErrandKind
+from dirigo.kernel.interface.errors import PolicyError
+from dirigo.kernel.interface.function import FunctionSpec
+from dirigo.kernel.interface.message import (
     CriticalAck,
     CriticalOutput,
     CriticalRun,
@@ -44,6 +42,8 @@ from dirigo.kernel.message import (
     Unsync,
     View,
 )
+from dirigo.kernel.lease import Leases
+from dirigo.kernel.mailbox import Event, Kind, MailboxState, Role
 from dirigo.kernel.party import Party
 from dirigo.kernel.round import Round
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from dirigo.kernel.address import Address, WorkerId
-from dirigo.kernel.message import (
+from dirigo.kernel.interface.address import Address, WorkerId
+from dirigo.kernel.interface.message import (
     Critical,
     CriticalOutput,
     Data,

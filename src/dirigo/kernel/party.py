@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar
 
-from dirigo.kernel.address import Address, WorkerId, instance_name
-from dirigo.kernel.errors import ProtocolError
+from dirigo.kernel.interface.address import Address, WorkerId, instance_name
+from dirigo.kernel.interface.errors import ProtocolError
+from dirigo.kernel.interface.message import CriticalAck, Data, Grant, Message, ProgramAck, Revoke
 from dirigo.kernel.mailbox import Transition
-from dirigo.kernel.message import CriticalAck, Data, Grant, Message, ProgramAck, Revoke
 from dirigo.kernel.outbox import Outbox
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dirigo.kernel.address import Address, WorkerId
 from dirigo.kernel.barrier import Barrier, Program
-from dirigo.kernel.errand import ErrandKind
-from dirigo.kernel.function import States
-from dirigo.kernel.message import CriticalOutput, CriticalRun, Output, SyncReply
+from dirigo.kernel.interface.address import Address, WorkerId
+from dirigo.kernel.interface.errand import ErrandKind
+from dirigo.kernel.interface.function import States
+from dirigo.kernel.interface.message import CriticalOutput, CriticalRun, Output, SyncReply
 
 if TYPE_CHECKING:
     from dirigo.kernel.instance import Instance

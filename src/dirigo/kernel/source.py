@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import force_setattr
 
-from dirigo.kernel.message import CriticalOutput, Output
+from dirigo.kernel.interface.message import CriticalOutput, Output
 from dirigo.kernel.party import Party
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dirigo.kernel.address import instance_name
+from dirigo.kernel.interface.address import instance_name
+from dirigo.kernel.interface.message import Granularity
 from dirigo.kernel.lessor import Lessor
-from dirigo.kernel.message import Granularity
 
 
 def waiting_for(lessor: Lessor) -> list[str]:

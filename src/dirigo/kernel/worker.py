@@ -12,20 +12,20 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from dirigo.kernel.address import Address, WorkerId, job_of
-from dirigo.kernel.errand import Errand
-from dirigo.kernel.errors import ProtocolError
-from dirigo.kernel.function import Directory, FunctionSpec
-from dirigo.kernel.hooks import Chance, Hooks, NoChance, Observer
 from dirigo.kernel.instance import Instance
+from dirigo.kernel.interface.address import Address, WorkerId, job_of
+from dirigo.kernel.interface.errand import Errand
+from dirigo.kernel.interface.errors import ProtocolError
+from dirigo.kernel.interface.function import Directory, FunctionSpec
+from dirigo.kernel.interface.hooks import Chance, Hooks, NoChance, Observer
+from dirigo.kernel.interface.message import CriticalOutput, CriticalRun, Data, Executable, Granularity, Message, Note, Trail
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
-from dirigo.kernel.loads import Loads
 from dirigo.kernel.mailbox import MailboxState, Role
-from dirigo.kernel.message import CriticalOutput, CriticalRun, Data, Executable, Granularity, Message, Note, Trail
 from dirigo.kernel.party import Party
 from dirigo.kernel.source import Source
 from dirigo.kernel.waiting import waiting_for
+from dirigo.kernel.worker_loads import Loads
 
 _RUNNABLE = MailboxState.RUNNABLE
 _ASKED_AGAIN_MAX = 8  # a strategy that starts something whenever it has nothing to run would be asked for ever

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.schema import require_columns
+from dirigo.flow.rows.schema import require_columns
 from dirigo.flow.sources.generator import GeneratorSource
 from dirigo.nexmark.generator import RATE, Generator
 from dirigo.nexmark.numbering import EVENTS_PER_EPOCH, Kind

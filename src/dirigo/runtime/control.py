@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.keys import Keys
+from dirigo.runtime.transport.keys import Keys
 from dirigo.scheduling.accounting import Account, Satisfaction
 
 

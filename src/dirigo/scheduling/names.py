@@ -6,18 +6,18 @@ from collections.abc import Callable
 from copy import deepcopy
 
 from dirigo.kernel import DirigoError
-from dirigo.scheduling.anything import Anything
-from dirigo.scheduling.direct_send import DirectSend
-from dirigo.scheduling.direct_send_p2c import DirectSendP2C
-from dirigo.scheduling.direct_send_random import DirectSendRandom
-from dirigo.scheduling.edf import Edf
-from dirigo.scheduling.fifo import Fifo
 from dirigo.scheduling.guarded import Guarded
-from dirigo.scheduling.hybrid import Hybrid
-from dirigo.scheduling.reject_send import RejectSend
-from dirigo.scheduling.reject_send_random import RejectSendRandom
+from dirigo.scheduling.strategies.anything import Anything
+from dirigo.scheduling.strategies.direct_send import DirectSend
+from dirigo.scheduling.strategies.direct_send_p2c import DirectSendP2C
+from dirigo.scheduling.strategies.direct_send_random import DirectSendRandom
+from dirigo.scheduling.strategies.edf import Edf
+from dirigo.scheduling.strategies.fifo import Fifo
+from dirigo.scheduling.strategies.hybrid import Hybrid
+from dirigo.scheduling.strategies.reject_send import RejectSend
+from dirigo.scheduling.strategies.reject_send_random import RejectSendRandom
+from dirigo.scheduling.strategies.tokens import Tokens
 from dirigo.scheduling.strategy import Strategy
-from dirigo.scheduling.tokens import Tokens
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "fifo": Fifo,

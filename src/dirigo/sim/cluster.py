@@ -34,7 +34,7 @@ from dirigo.kernel import (
     Worker,
     WorkerId,
 )
-from dirigo.kernel.loads import TOLD_AT_ONCE
+from dirigo.kernel.worker_loads import TOLD_AT_ONCE
 from dirigo.sim.cores import Cores
 from dirigo.sim.feed import Feed
 from dirigo.sim.host import Arriving, Host, Told

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import final
 
 from dirigo.kernel import Message, Worker, WorkerId
-from dirigo.kernel.loads import TELL_EVERY_S, ToldLoad
+from dirigo.kernel.worker_loads import TELL_EVERY_S, ToldLoad
 from dirigo.scheduling import Strategy
 from dirigo.sim.interval import Intervals
 from dirigo.sim.network import Link

@@ -14,19 +14,19 @@ from types import TracebackType
 from typing import Any, Self
 
 from dirigo.flow import Dataflow
-from dirigo.flow.strategies import strategy_of
-from dirigo.runtime.client import BUDGET_BYTES, Client, JobHandle
+from dirigo.flow.api.strategy import strategy_of
+from dirigo.runtime.client.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.control import Bootstrap, ClusterStatus, JobStatus
-from dirigo.runtime.controller import Controller
+from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.folders import SUCCEEDED_WITHIN_S, OwnFolder, remove_abandoned
-from dirigo.runtime.log_server import RETAIN_BYTES, RETAIN_S
+from dirigo.runtime.results.server import RETAIN_BYTES, RETAIN_S
 from dirigo.runtime.threads import OnEscape, ServiceThread
-from dirigo.runtime.worker_process import folders_of_run, run_worker
+from dirigo.runtime.worker.process import folders_of_run, run_worker
 from dirigo.scheduling import DEFAULT, StrategyLike
 from dirigo.spark.data_source import format_of
-from dirigo.spark.feeding import Feeding
 from dirigo.spark.hosting import WorkerHost
+from dirigo.spark.input.queries import Feeding
 from dirigo.spark.protection import warn_if_unprotected
 from dirigo.spark.session import OwnSession, check_session, driver_host, use_this_python
 

@@ -37,7 +37,7 @@ import pyarrow as pa
 
 from dirigo.kernel import DirigoError
 from dirigo.runtime.threads import OnEscape, ServiceThread
-from dirigo.runtime.worker_process import run_worker
+from dirigo.runtime.worker.process import run_worker
 from dirigo.spark.failures import Failure, understand
 from dirigo.spark.lifeline import tied_to_task
 from dirigo.spark.session import is_connect

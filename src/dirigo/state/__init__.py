@@ -33,15 +33,15 @@ and read() combines the base with the partial state.  The base is as old as the 
 """
 
 from dirigo.state.binding import bind, declared_states
-from dirigo.state.combining import add, maximum, merge_average, minimum, union
+from dirigo.state.combine import add, maximum, merge_average, minimum, union
 from dirigo.state.declaration import Declaration
 from dirigo.state.errors import CombineError, StateError
 from dirigo.state.list_state import ListCell, ListState
 from dirigo.state.map_state import MapCell, MapState
-from dirigo.state.missing import MISSING
 from dirigo.state.partial import Partial, View
 from dirigo.state.state_set import StateSet
 from dirigo.state.value_state import ValueCell, ValueState
+from dirigo.state.values.missing import MISSING
 
 __all__ = [
     "MISSING",

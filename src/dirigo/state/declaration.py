@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Any, Never, Self
 
+from dirigo.state.contents import Holding
 from dirigo.state.errors import StateError
-from dirigo.state.holding import Holding
 from dirigo.state.laws import uncombinable
 
 BOUND_ATTRIBUTE = "_dirigo_state_set"

@@ -10,9 +10,9 @@ import reprlib
 from collections.abc import Callable
 from typing import Any
 
-from dirigo.state.copying import private_copy
-from dirigo.state.equality import agree
 from dirigo.state.errors import CombineError
+from dirigo.state.values.copies import private_copy
+from dirigo.state.values.equality import agree
 
 ADVICE = (
     "give a default that changes nothing when combined, because every worker starts from it "

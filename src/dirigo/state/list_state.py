@@ -3,11 +3,11 @@
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar, cast, overload
 
-from dirigo.state.copying import private_copy
+from dirigo.state.contents import Holding
 from dirigo.state.declaration import Declaration
-from dirigo.state.freezing import freeze_value
-from dirigo.state.holding import Holding
-from dirigo.state.missing import MISSING
+from dirigo.state.values.copies import private_copy
+from dirigo.state.values.frozen_form import freeze_value
+from dirigo.state.values.missing import MISSING
 
 T = TypeVar("T")
 

@@ -4,12 +4,12 @@ import itertools
 from collections.abc import Callable, Hashable, ItemsView, Iterator, KeysView, ValuesView
 from typing import Any, Generic, Self, TypeVar, cast, overload
 
-from dirigo.state.copying import private_copy
+from dirigo.state.contents import Holding
 from dirigo.state.declaration import Declaration
-from dirigo.state.freezing import freeze_pairs
-from dirigo.state.holding import Holding
 from dirigo.state.laws import check_default, check_identity, combining
-from dirigo.state.missing import MISSING, Missing
+from dirigo.state.values.copies import private_copy
+from dirigo.state.values.frozen_form import freeze_pairs
+from dirigo.state.values.missing import MISSING, Missing
 
 K = TypeVar("K")
 V = TypeVar("V")

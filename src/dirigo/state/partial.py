@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dirigo.state.freezing import freeze_pairs
+from dirigo.state.values.frozen_form import freeze_pairs
 
 
 @dataclass(frozen=True, slots=True, eq=False)

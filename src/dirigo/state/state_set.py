@@ -6,13 +6,13 @@ Must not know which instance it is, when barriers happen, or how bytes travel.
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from dirigo.state.codec import decode_values, encode_values, is_plain
+from dirigo.state.contents import Holding
 from dirigo.state.declaration import Declaration
 from dirigo.state.errors import StateError
-from dirigo.state.holding import Holding
-from dirigo.state.missing import MISSING
 from dirigo.state.partial import NamedValues, Partial, View
-from dirigo.state.sizing import estimated_size
+from dirigo.state.values.codec import decode_values, encode_values, is_plain
+from dirigo.state.values.missing import MISSING
+from dirigo.state.values.sizes import estimated_size
 
 
 class StateSet:

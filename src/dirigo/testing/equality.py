@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dirigo.flow.graph import Dataflow
+from dirigo.flow.api.dataflow import Dataflow
 from dirigo.testing.simulation import Simulation, run
 
 SEEDS = 20

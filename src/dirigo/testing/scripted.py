@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dirigo.flow.duration import Duration, positive_milliseconds
+from dirigo.flow.api.duration import Duration, positive_milliseconds
 from dirigo.flow.errors import FlowError
-from dirigo.flow.sources.fitting import fit_rows
+from dirigo.flow.sources.fit import fit_rows
 from dirigo.flow.sources.source import Piece, Source, Split
 from dirigo.kernel import DirigoError
 

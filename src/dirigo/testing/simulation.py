@@ -10,16 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from dirigo.flow.duration import Duration, milliseconds
-from dirigo.flow.emulation import Work
-from dirigo.flow.graph import Dataflow, SourceNode, live_nodes
-from dirigo.flow.job import Job
+from dirigo.flow.api.dataflow import Dataflow, SourceNode, live_nodes
+from dirigo.flow.api.duration import Duration, milliseconds
+from dirigo.flow.api.strategy import strategy_of
+from dirigo.flow.exchange.payloads import rows_of
 from dirigo.flow.operators.sink_rows import SinkRows
-from dirigo.flow.payloads import rows_of
-from dirigo.flow.reading import SourceReader
+from dirigo.flow.plan.emulation import Work
+from dirigo.flow.plan.job import Job
 from dirigo.flow.sinks.collect import Collected
+from dirigo.flow.sources.reader import SourceReader
 from dirigo.flow.sources.source import Source
-from dirigo.flow.strategies import strategy_of
 from dirigo.kernel import Data, Directory, DirigoError, Executable, Trail, Worker, WorkerId, operator_of
 from dirigo.scheduling import Fifo, Strategy, StrategyLike, for_worker
 from dirigo.scheduling.accounting import Account, Satisfaction, percentiles

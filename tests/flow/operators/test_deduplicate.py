@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dirigo.flow as dg
 from dirigo.flow.operators.deduplicate import Passed
-from dirigo.flow.states import Kept, StageStates
+from dirigo.flow.plan.states import Kept, StageStates
 from dirigo.kernel.instance import Instance
 from flow.flows import FakeClock, Rows, Running, collected, event, results, run_inline, split_results, unordered
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import dirigo.flow as dg
+from dirigo.flow.event_time.watermark import END, Watermark
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.watermark import END, Watermark
 from dirigo.kernel import Address, CriticalOutput, Executable, Output, SchedulingContext, WorkerId, operator_of
 from dirigo.scheduling import Freedom, Strategy
 from dirigo.state import ValueState, add

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dirigo.flow as dg
-from dirigo.flow import matching
-from dirigo.flow.operators import interval_join
+from dirigo.flow.operators.joins import interval_join, matching
 from flow.flows import Rows, run_inline, unordered
 
 LEFT = pa.schema([("id", pa.int64()), ("left", pa.int64()), ("ts", pa.int64())])

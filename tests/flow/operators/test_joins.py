@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dirigo.flow as dg
-from dirigo.flow.matching import pairs
+from dirigo.flow.operators.joins.matching import pairs
 from flow.flows import Rows, results, run_inline, unordered
 
 LEFT = pa.schema([("id", pa.int64()), ("left", pa.int64()), ("ts", pa.int64())])

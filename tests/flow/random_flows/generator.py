@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import dirigo.flow as dg
-from dirigo.flow.graph import live_nodes
+from dirigo.flow.api.dataflow import live_nodes
 from flow.random_flows import join_operators, row_operators, window_operators
 from flow.random_flows.made import Drawing, Made
 from flow.random_flows.sources import random_source

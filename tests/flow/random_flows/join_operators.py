@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dirigo.flow.matching import How
+from dirigo.flow.operators.joins.matching import How
 from flow.random_flows.arguments import as_argument, random_windows, without_bounds
 from flow.random_flows.made import KEYS, Drawing, Made, window_result
 from flow.random_flows.reference import JoinColumns, bounded, joined

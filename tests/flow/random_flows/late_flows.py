@@ -7,7 +7,7 @@ from random import Random
 import pyarrow as pa
 
 import dirigo.flow as dg
-from dirigo.flow.matching import How
+from dirigo.flow.operators.joins.matching import How
 from dirigo.sim.service import Service
 from dirigo.testing import Simulation
 from dirigo.testing.disorder import Disorder, disorderly_network, freedom

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.row import Row
+from dirigo.flow.rows.row import Row
 from dirigo.flow.sinks import to_callback
 
 BATCH = pa.record_batch({"a": [1, 2, 3], "b": ["x", "y", None]})

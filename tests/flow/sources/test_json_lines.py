@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sources import BadRow, Source, Split, json_lines
-from dirigo.flow.sources.line_blocks import BLOCK_BYTES, LINE_LIMIT_BYTES
+from dirigo.flow.sources.files.line_blocks import BLOCK_BYTES, LINE_LIMIT_BYTES
 
 
 def read_split(split: Split, rows_max: int = 1000) -> tuple[list[dict[str, Any]], list[BadRow]]:

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.reading import Emission, SourceReader
+from dirigo.flow.event_time.watermark import END, Watermark
 from dirigo.flow.sources import Piece
 from dirigo.flow.sources.pushed import PIECE_BYTES, PushedSource, PushedSplit, Released
-from dirigo.flow.watermark import END, Watermark
+from dirigo.flow.sources.reader import Emission, SourceReader
 from dirigo.kernel import CriticalOutput
 
 COLUMNS = {"t": int}

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dirigo as dg
-from dirigo.flow import FlowError, loads
+from dirigo.flow import FlowError
 from dirigo.flow.sources import Piece, Source, Split, from_iterable, generator, paced, shaped
+from dirigo.flow.sources import load_shapes as loads
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.testing import Simulation, run
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dirigo.flow import loads
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, paced, parquet, shaped, socket_lines
+from dirigo.flow.sources import load_shapes as loads
 
 
 def ones(first: int, count: int) -> Sequence[Mapping[str, Any]]:

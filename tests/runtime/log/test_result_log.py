@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dirigo.runtime.log import LogError, ResultLog, StoredLog
-from dirigo.runtime.log.segment import HEADER_BYTES
+from dirigo.runtime.results.log import LogError, ResultLog, StoredLog
+from dirigo.runtime.results.log.segment import HEADER_BYTES
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
 DAY_S = 86_400.0

@@ -29,7 +29,7 @@ from dirigo.kernel import (
     Worker,
     actor_address,
 )
-from dirigo.kernel.message import Grant, Registration
+from dirigo.kernel.interface.message import Grant, Registration
 from dirigo.scheduling import STRATEGIES
 from dirigo.scheduling.deadline_queue import DeadlineQueue
 from dirigo_lab.bench.job import Relay, no_states, sum_spec

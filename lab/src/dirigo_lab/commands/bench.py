@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from dirigo.cli.output import JsonFile, console, fail, write_json
+from dirigo.cli.display.output import JsonFile, console, fail, write_json
 from dirigo_lab.bench import QUICK, Sizes, render, run_all
 
 _PARTS = ("core", "service")

@@ -10,10 +10,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from dirigo.cli.connecting import one_line_errors
-from dirigo.cli.following import tell_failure
-from dirigo.cli.output import console, fail
+from dirigo.cli.display.following import tell_failure
+from dirigo.cli.display.output import console, fail
+from dirigo.cli.display.status_tables import plain_table
 from dirigo.cli.own_cluster import own_cluster
-from dirigo.cli.status_tables import plain_table
 from dirigo.runtime.errors import JobFailed
 from dirigo_lab.experiments.costs.costs import Costs
 from dirigo_lab.experiments.costs.measuring import BARRIERS, ROWS, SECONDS, WORKERS, calibrate_costs

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dirigo.cli.output import JsonFile, console, fail, write_json
+from dirigo.cli.display.output import JsonFile, console, fail, write_json
 from dirigo.kernel import DirigoError
 from dirigo.runtime.control import JobStatus
 from dirigo.runtime.folders import OwnFolder
@@ -104,7 +104,7 @@ def _demo(
     out: Path,
     json_file: Path | None,
 ) -> bool:
-    from dirigo.flow.strategies import strategy_of
+    from dirigo.flow.api.strategy import strategy_of
     from dirigo.spark.cluster import Cluster
 
     for name in names:

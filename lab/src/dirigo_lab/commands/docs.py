@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
-from dirigo.cli.output import console, fail
-from dirigo.kernel.diagram import mailbox_page
+from dirigo.cli.display.output import console, fail
+from dirigo_lab.pages.mailbox_page import mailbox_page
 
 
 def docs(

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dirigo.cli.output import JsonFile, console, fail, write_json
+from dirigo.cli.display.output import JsonFile, console, fail, write_json
 from dirigo.cli.own_cluster import own_cluster
 from dirigo.kernel import DirigoError
 from dirigo_lab.experiments import running

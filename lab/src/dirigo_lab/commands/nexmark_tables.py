@@ -9,9 +9,9 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from dirigo.cli.amounts import shown_count, shown_latency
-from dirigo.cli.satisfaction import in_time, late_note, shown_objective
-from dirigo.cli.status_tables import plain_table
+from dirigo.cli.display.amounts import shown_count, shown_latency
+from dirigo.cli.display.satisfaction import in_time, late_note, shown_objective
+from dirigo.cli.display.status_tables import plain_table
 from dirigo_lab.nexmark.checking import ENGINES
 from dirigo_lab.nexmark.running import RunReport
 

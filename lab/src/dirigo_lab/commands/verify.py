@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dirigo.cli.output import JsonFile, console, fail, write_json
+from dirigo.cli.display.output import JsonFile, console, fail, write_json
 from dirigo_lab.verification import verify as work
 from dirigo_lab.verification.explorer import Exploration
 from dirigo_lab.verification.hunt import Catch, explore_mutant

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dirigo.runtime.client import JobHandle
+from dirigo.runtime.client.client import JobHandle
 from dirigo.runtime.control import JobMetrics, JobStatus
 from dirigo.scheduling import StrategyLike
 from dirigo.scheduling.accounting import percentiles

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dirigo.flow import SLO, Dataflow, discard, loads, shaped, to_parquet
+from dirigo.flow import SLO, Dataflow, discard, shaped, to_parquet
 from dirigo.flow.errors import FlowError
-from dirigo.flow.loads import Load
 from dirigo.flow.sources import Source
+from dirigo.flow.sources import load_shapes as loads
+from dirigo.flow.sources.load_shapes import Load
 from dirigo.nexmark import sources
 from dirigo_lab.nexmark.queries import QUERIES
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from dirigo.flow.loads import Load, constant
+from dirigo.flow.sources.load_shapes import Load, constant
 from dirigo_lab.experiments.costs.costs import Costs
 from dirigo_lab.experiments.costs.measuring import WORKERS as CALIBRATION_WORKERS
 from dirigo_lab.experiments.costs.measuring import calibrate_costs

@@ -7,7 +7,7 @@ from math import ceil
 from time import process_time
 from typing import Any, ClassVar
 
-from dirigo.flow.loads import Load, constant
+from dirigo.flow.sources.load_shapes import Load, constant
 from dirigo.scheduling import DirectSendRandom, RejectSend
 from dirigo_lab.experiments.costs.costs import Costs
 from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Scale, Size, Summary

@@ -8,16 +8,16 @@ from random import Random
 from typing import Any
 
 from dirigo.flow import Dataflow
-from dirigo.flow.emulation import Work
-from dirigo.flow.job import Job
-from dirigo.flow.operators.windowed import Windowed
-from dirigo.flow.payloads import rows_of
-from dirigo.flow.reading import SourceReader
-from dirigo.flow.strategies import strategy_of
+from dirigo.flow.api.strategy import strategy_of
+from dirigo.flow.exchange.payloads import rows_of
+from dirigo.flow.operators.windows.windowed import Windowed
+from dirigo.flow.plan.emulation import Work
+from dirigo.flow.plan.job import Job
+from dirigo.flow.sources.reader import SourceReader
 from dirigo.kernel import Address, CriticalRun, Data, Directory, Executable, Trail, Worker, WorkerId, job_of
 from dirigo.runtime.control import JobMetrics
-from dirigo.runtime.executor import PACED_EVERY_S
-from dirigo.runtime.installed import MESSAGE_LEAST_S, MESSAGE_SHARE
+from dirigo.runtime.worker.executor import PACED_EVERY_S
+from dirigo.runtime.worker.installed_job import MESSAGE_LEAST_S, MESSAGE_SHARE
 from dirigo.scheduling import StrategyLike, for_worker
 from dirigo.scheduling.accounting import Account, percentiles
 from dirigo.sim.cluster import Cluster, FetchTime

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
-from dirigo.flow.loads import constant
+from dirigo.flow.sources.load_shapes import constant
 from dirigo.scheduling import DirectSend, DirectSendRandom, RejectSend, Strategy
-from dirigo.scheduling.direct_send import PAUSE_S
+from dirigo.scheduling.strategies.direct_send import PAUSE_S
 from dirigo_lab.experiments.costs.costs import Costs
 from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Scale, Size, Summary
 from dirigo_lab.experiments.reporting.drawing import distributions

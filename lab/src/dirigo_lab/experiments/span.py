@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from dirigo.flow.loads import constant
+from dirigo.flow.sources.load_shapes import constant
 from dirigo.scheduling import DirectSendRandom, RejectSendRandom, Strategy
 from dirigo_lab.experiments.costs.costs import Costs
 from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Scale, Size, Summary

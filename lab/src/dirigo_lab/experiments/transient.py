@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dirigo.flow.loads import constant
+from dirigo.flow.sources.load_shapes import constant
 from dirigo.scheduling import Strategy, strategy_named
 from dirigo_lab.experiments.costs.costs import Costs
 from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Row, Scale, Size, Summary

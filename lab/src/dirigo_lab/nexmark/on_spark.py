@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from dirigo.flow import SLO, Dataflow, Sink, discard, to_parquet
-from dirigo.flow.graph import SourceNode, live_nodes
+from dirigo.flow.api.dataflow import SourceNode, live_nodes
 from dirigo.flow.sources.paced import PacedSource
 from dirigo.nexmark.generator import RATE
 from dirigo.nexmark.sources import EventSource
-from dirigo.runtime.client import JobHandle
+from dirigo.runtime.client.client import JobHandle
 from dirigo.runtime.control import JobStatus
 from dirigo.scheduling import StrategyLike
 from dirigo_lab.nexmark.running import RunReport, query_named

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from dirigo.flow import SLO, Dataflow, FlowError, Job, Sink, to_callback, to_parquet
-from dirigo.flow.reading import SourceReader
-from dirigo.flow.strategies import strategy_of
+from dirigo.flow.api.strategy import strategy_of
+from dirigo.flow.sources.reader import SourceReader
 from dirigo.nexmark.generator import RATE, Generator
 from dirigo.nexmark.sources import EventSource
 from dirigo.scheduling import Fifo, Strategy, StrategyLike, name_of

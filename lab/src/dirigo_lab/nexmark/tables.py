@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from dirigo.flow.duration import Duration
+from dirigo.flow.api.duration import Duration
 from dirigo.flow.sources import Source, paced, parquet
 from dirigo.nexmark import sources
 from dirigo.nexmark.generator import BASE_MS, RATE

@@ -17,8 +17,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from dirigo.kernel import Address, WorkerId
-from dirigo.kernel.mailbox import Event, Role, Transition
-from dirigo.kernel.message import (
+from dirigo.kernel.interface.message import (
     CriticalAck,
     Data,
     Intent,
@@ -30,6 +29,7 @@ from dirigo.kernel.message import (
     SyncRequestAck,
     Unsync,
 )
+from dirigo.kernel.mailbox import Event, Role, Transition
 
 Fact = tuple[Any, ...]  # (name of a Ledger method, arguments ...)
 

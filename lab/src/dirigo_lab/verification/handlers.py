@@ -12,10 +12,10 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from dirigo.kernel import Address, CriticalOutput, Message, Source, Worker
+from dirigo.kernel.interface.message import CriticalAck, SyncRequestAck
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Transition
-from dirigo.kernel.message import CriticalAck, SyncRequestAck
 from dirigo.scheduling import Chaos
 from dirigo_lab.verification.checker import CRITICAL, Fact, Ledger
 from dirigo_lab.verification.recorder import Recorder

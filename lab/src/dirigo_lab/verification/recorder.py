@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from dirigo.kernel import Address, CriticalOutput, CriticalRun, Data, Executable, Granularity, Output, Worker, WorkerId
+from dirigo.kernel.interface.message import Message
 from dirigo.kernel.mailbox import ADMIT, MailboxState, Transition, Verdict
-from dirigo.kernel.message import Message
 from dirigo_lab.verification.checker import (
     ALONE,
     CRITICAL,

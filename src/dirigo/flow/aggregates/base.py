@@ -14,11 +14,11 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from dirigo.flow.aggregates.groups import Codes, Groups
-from dirigo.flow.aggregates.ordering import is_orderable
+from dirigo.flow.aggregates.columns.groups import Codes, Groups
+from dirigo.flow.aggregates.columns.order_keys import is_orderable
 from dirigo.flow.errors import FlowError
-from dirigo.flow.expression import Expression, type_of
-from dirigo.flow.schema import require_columns
+from dirigo.flow.expressions.expression import Expression, type_of
+from dirigo.flow.rows.schema import require_columns
 
 Argument = str | Expression
 Parts = list[pa.Array]

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from dirigo.flow.aggregates.base import Aggregate, Argument, Listing, Parts
-from dirigo.flow.aggregates.groups import Codes, Groups
-from dirigo.flow.aggregates.taking import take
-from dirigo.flow.expression import Expression
-from dirigo.flow.grouping import Grouping
+from dirigo.flow.aggregates.columns.groups import Codes, Groups
+from dirigo.flow.aggregates.columns.plain import take
+from dirigo.flow.expressions.expression import Expression
+from dirigo.flow.rows.grouping import Grouping
 
 
 class Distinct(Aggregate):

@@ -9,12 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dirigo.flow.aggregates.base import Aggregate, Argument, Listing, Parts, is_finite_number
-from dirigo.flow.aggregates.counting import add_counts
-from dirigo.flow.aggregates.groups import Codes, Groups
-from dirigo.flow.aggregates.lists import list_column, order_within_groups
-from dirigo.flow.aggregates.tallies import Tally
+from dirigo.flow.aggregates.columns.groups import Codes, Groups
+from dirigo.flow.aggregates.columns.lists import list_column, order_within_groups
+from dirigo.flow.aggregates.columns.value_counts import Tally
+from dirigo.flow.aggregates.count import add_counts
 from dirigo.flow.errors import FlowError
-from dirigo.flow.expression import Expression
+from dirigo.flow.expressions.expression import Expression
 
 _BIN = pa.struct([("low", pa.float64()), ("high", pa.float64()), ("count", pa.int64())])
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from dirigo.flow.aggregates.base import Aggregate, Argument, Listing, Parts, is_finite_number
-from dirigo.flow.aggregates.groups import Codes, Groups
-from dirigo.flow.aggregates.lists import order_within_groups
-from dirigo.flow.aggregates.ordering import Ordering
-from dirigo.flow.aggregates.tallies import Tally
+from dirigo.flow.aggregates.columns.groups import Codes, Groups
+from dirigo.flow.aggregates.columns.lists import order_within_groups
+from dirigo.flow.aggregates.columns.order_keys import Ordering
+from dirigo.flow.aggregates.columns.value_counts import Tally
 from dirigo.flow.errors import FlowError
-from dirigo.flow.expression import Expression
+from dirigo.flow.expressions.expression import Expression
 
 
 class Quantile(Aggregate):

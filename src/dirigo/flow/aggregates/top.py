@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from dirigo.flow.aggregates.base import Aggregate, Argument, Listing, Parts, is_positive_int
-from dirigo.flow.aggregates.groups import Codes, Groups
-from dirigo.flow.aggregates.lists import list_column, order_within_groups, places_within_groups
-from dirigo.flow.aggregates.ordering import Ordering
-from dirigo.flow.aggregates.taking import take
+from dirigo.flow.aggregates.columns.groups import Codes, Groups
+from dirigo.flow.aggregates.columns.lists import list_column, order_within_groups, places_within_groups
+from dirigo.flow.aggregates.columns.order_keys import Ordering
+from dirigo.flow.aggregates.columns.plain import take
 from dirigo.flow.errors import FlowError
-from dirigo.flow.expression import Expression
+from dirigo.flow.expressions.expression import Expression
 
 
 class Top(Aggregate):

@@ -1,1 +1,1 @@
-"""The parts of expressions. Import what you need from `dirigo.flow.expression`."""
+"""The parts of expressions. Import what you need from `dirigo.flow.expressions.expression`."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 
-from dirigo.flow.duration import Duration, format_milliseconds, positive_milliseconds
+from dirigo.flow.api.duration import Duration, format_milliseconds, positive_milliseconds
 from dirigo.flow.errors import FlowError
 from dirigo.flow.expressions import kernels
 from dirigo.flow.expressions.patterns import keep_group
 from dirigo.flow.expressions.plain_values import check_index, check_pattern, literal_text, literal_type, text_argument
 from dirigo.flow.expressions.unfinished import Unfinished
-from dirigo.flow.schema import as_type, did_you_mean
+from dirigo.flow.rows.schema import as_type, did_you_mean
 
 
 class Binding(IntEnum):

@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from dirigo.flow.emitter import Emitter
-from dirigo.flow.grouping import Grouping
-from dirigo.flow.intake import ByKey, ByTime, Intake
+from dirigo.flow.event_time.time_column import TimeColumn
+from dirigo.flow.exchange.edge import ByKey, ByTime, Intake
+from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.states import Kept
-from dirigo.flow.time_column import TimeColumn
+from dirigo.flow.plan.states import Kept
+from dirigo.flow.rows.grouping import Grouping
 
 # Stands for every NaN of a column of floats, in which there is no text; it has to stay equal to itself on its way elsewhere.
 _NOT_A_NUMBER = "nan"

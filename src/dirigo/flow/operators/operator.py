@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from dirigo.flow.emitter import Emitter
-from dirigo.flow.intake import Intake, Onward
-from dirigo.flow.states import Nothing, OperatorStates
-from dirigo.flow.time_column import TimeColumn
+from dirigo.flow.event_time.time_column import TimeColumn
+from dirigo.flow.exchange.edge import Intake, Onward
+from dirigo.flow.exchange.emitter import Emitter
+from dirigo.flow.plan.states import Nothing, OperatorStates
 
 
 class Operator:

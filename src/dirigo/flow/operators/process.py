@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from dirigo.flow.emitter import Emitter
+from dirigo.flow.api.function import Function, FunctionContext
 from dirigo.flow.errors import FlowError
-from dirigo.flow.functions import Function, FunctionContext
-from dirigo.flow.holding import held_bytes
-from dirigo.flow.intake import ByKey, Intake, Onward
+from dirigo.flow.event_time.time_column import TimeColumn
+from dirigo.flow.event_time.watermark import END
+from dirigo.flow.exchange.edge import ByKey, Intake, Onward
+from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.time_column import TimeColumn
-from dirigo.flow.watermark import END
+from dirigo.flow.rows.held_bytes import held_bytes
 from dirigo.state import StateSet, bind, declared_states
 
 

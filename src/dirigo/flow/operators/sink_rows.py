@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from dirigo.flow.emitter import Emitter
+from dirigo.flow.event_time.watermark import END
+from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
+from dirigo.flow.plan.states import Kept
 from dirigo.flow.sinks.sink import Sink, Writer
-from dirigo.flow.states import Kept
-from dirigo.flow.watermark import END
 
 
 class SinkRows(Operator):

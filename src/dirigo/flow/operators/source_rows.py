@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dirigo.flow.bad_rows import rows_at, without
-from dirigo.flow.emitter import Emitter
-from dirigo.flow.intake import timed
+from dirigo.flow.event_time.time_column import TimeColumn
+from dirigo.flow.exchange.edge import timed
+from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.reading import BAD_PORT
+from dirigo.flow.rows.bad_rows import rows_at, without
+from dirigo.flow.sources.reader import BAD_PORT
 from dirigo.flow.sources.source import Source
-from dirigo.flow.time_column import TimeColumn
 
 _LONG = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
 

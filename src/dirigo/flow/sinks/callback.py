@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.row import rows_of
+from dirigo.flow.rows.row import rows_of
 from dirigo.flow.sinks.sink import Sink, Writer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dirigo.flow.sources.files import csv, json_lines, parquet
+from dirigo.flow.sources.files.files import csv, json_lines, parquet
 from dirigo.flow.sources.generator import generator
 from dirigo.flow.sources.iterable import from_iterable
 from dirigo.flow.sources.paced import paced

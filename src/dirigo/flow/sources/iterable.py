@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dirigo.flow.duration import Duration
+from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
-from dirigo.flow.schema import SchemaLike, as_schema
-from dirigo.flow.sources.fitting import fit_batch, fit_rows
+from dirigo.flow.rows.schema import SchemaLike, as_schema
+from dirigo.flow.sources.fit import fit_batch, fit_rows
 from dirigo.flow.sources.source import Piece, Source, Split, require_wanted
 
 _PEEKED_ROWS: Final = 100

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from dirigo.flow.errors import FlowError
+from dirigo.flow.event_time.time_column import LATEST_MS, TimeColumn
 from dirigo.flow.sources.held_back import HeldBackSource, Schedule, Seconds
 from dirigo.flow.sources.source import Source
-from dirigo.flow.time_column import LATEST_MS, TimeColumn
 
 
 def paced(source: Source, *, speed: float = 1.0, begins_ms: int | None = None) -> PacedSource:

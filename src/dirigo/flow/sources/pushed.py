@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from dirigo.flow.duration import Duration
+from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
-from dirigo.flow.schema import SchemaLike, as_schema
+from dirigo.flow.rows.schema import SchemaLike, as_schema
 from dirigo.flow.sources.source import Piece, Source, Split, joined, require_wanted
 
 PIECE_BYTES: Final = 1 << 20  # small batches are put together up to this size, so that a message is worth its cost

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from dirigo.flow.api.rate import is_number
 from dirigo.flow.errors import FlowError
-from dirigo.flow.loads import Load
-from dirigo.flow.rate import is_number
 from dirigo.flow.sources.held_back import HeldBackSource, Schedule, Seconds
+from dirigo.flow.sources.load_shapes import Load
 from dirigo.flow.sources.source import Source
 
 _SKEW_MOST = 10

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from dirigo.flow.duration import Duration, format_milliseconds, positive_milliseconds
+from dirigo.flow.api.duration import Duration, format_milliseconds, positive_milliseconds
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sources.source import BadRow, Piece, Source, Split, require_wanted
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dirigo.flow.duration import Duration, milliseconds, positive_milliseconds
+from dirigo.flow.api.duration import Duration, milliseconds, positive_milliseconds
 from dirigo.flow.errors import FlowError
-from dirigo.flow.time_column import TimeColumn
+from dirigo.flow.event_time.time_column import TimeColumn
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dirigo.flow import collect, discard, to_callback
 from dirigo.runtime.control import JobStatus
 from dirigo.spark.cluster import Cluster
-from dirigo.spark.source import from_spark
+from dirigo.spark.input.source import from_spark
 from dirigo_lab.bench.service import structured_streaming
 from dirigo_lab.bench.service.flows import COLUMNS, BidsInRealTime, hops, over_files, over_source
 from dirigo_lab.bench.service.raw_messages import HopCost, measure_hop

@@ -19,18 +19,18 @@ from typing import Any, NamedTuple
 import zmq
 
 from dirigo.kernel import DirigoError, Message, WorkerId
-from dirigo.kernel.message import SyncReply, SyncRequest, Unsync
+from dirigo.kernel.interface.message import SyncReply, SyncRequest, Unsync
+from dirigo.runtime.client.shipment import named_shipment, ship
 from dirigo.runtime.control import Install, Member
 from dirigo.runtime.folders import OwnFolder
-from dirigo.runtime.gate import Refusals
-from dirigo.runtime.installed import InstalledJob
-from dirigo.runtime.keys import WORKER, KeyPair, KeyRing
-from dirigo.runtime.lanes import Lanes
-from dirigo.runtime.payload import Schemas
-from dirigo.runtime.peers import CONTROL, DATA, Peers
-from dirigo.runtime.shipping import named_shipment, ship
-from dirigo.runtime.site import Site
-from dirigo.runtime.user_code import do
+from dirigo.runtime.transport.authenticator import Refusals
+from dirigo.runtime.transport.inbound import Lanes
+from dirigo.runtime.transport.keys import WORKER, KeyPair, KeyRing
+from dirigo.runtime.transport.payload import Schemas
+from dirigo.runtime.transport.peers import CONTROL, DATA, Peers
+from dirigo.runtime.worker.installed_job import InstalledJob
+from dirigo.runtime.worker.site import Site
+from dirigo.runtime.worker.user_code import do
 from dirigo_lab.experiments.overhead.forwarding_in_turn import ForwardingInTurn
 from dirigo_lab.experiments.overhead.on_spark import HOLDER, flow_of
 from dirigo_lab.experiments.window_jobs.scheduled_rows import Entry

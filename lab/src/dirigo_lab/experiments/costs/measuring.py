@@ -30,7 +30,7 @@ import msgspec
 import pyarrow as pa
 
 from dirigo.flow import Dataflow, Function, FunctionContext, discard
-from dirigo.flow.loads import constant
+from dirigo.flow.sources.load_shapes import constant
 from dirigo.kernel import Address, CriticalRun, DirigoError, Executable, SchedulingContext, operator_of
 from dirigo.runtime.folders import OwnFolder
 from dirigo.scheduling import Fifo, Strategy

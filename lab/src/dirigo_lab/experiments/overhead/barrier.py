@@ -22,7 +22,7 @@ from dirigo.kernel import (
     States,
     actor_address,
 )
-from dirigo.kernel.message import SyncReply, SyncRequest, SyncRequestAck, Unsync
+from dirigo.kernel.interface.message import SyncReply, SyncRequest, SyncRequestAck, Unsync
 from dirigo.scheduling import for_worker
 from dirigo.sim.cluster import Cluster, FetchTime
 from dirigo.sim.delay import Delay, exponential

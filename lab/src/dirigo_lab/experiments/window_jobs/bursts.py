@@ -1,13 +1,13 @@
 """Bursts of an experiment's sources: for each source alone, a new rate in each interval, from a Pareto distribution.
 
-``dirigo.flow.loads.pareto`` is for one source that goes on for ever; here are hundreds, and a run is over in a minute.
+``dg.loads.pareto`` is for one source that goes on for ever; here are hundreds, and a run is over in a minute.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dirigo.flow.loads import Load, trace
+from dirigo.flow.sources.load_shapes import Load, trace
 
 _BURST_MAX = 20.0
 

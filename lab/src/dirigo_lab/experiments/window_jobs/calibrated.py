@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dirigo.flow.loads import constant
+from dirigo.flow.sources.load_shapes import constant
 from dirigo.scheduling import Fifo, Strategy
 from dirigo_lab.experiments.costs.costs import Costs
 from dirigo_lab.experiments.window_jobs.simulated_pool import SimulatedPool

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dirigo.flow import SLO, Dataflow, Tumbling, discard
 from dirigo.flow import max as largest
-from dirigo.flow.hashing import partition_of
+from dirigo.flow.exchange.partitions import partition_of
 from dirigo.kernel import CriticalOutput
 from dirigo_lab.experiments.window_jobs.scheduled_rows import Entry, ScheduledRows
 from dirigo_lab.experiments.window_jobs.window_job import RunningJob, WindowJob

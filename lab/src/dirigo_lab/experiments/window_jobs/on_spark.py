@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dirigo.flow import Dataflow
-from dirigo.runtime.client import JobHandle
+from dirigo.runtime.client.client import JobHandle
 from dirigo.runtime.control import JobStatus
 from dirigo.scheduling import StrategyLike
 from dirigo.scheduling.accounting import milliseconds_of

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from dirigo.flow.loads import Load
+from dirigo.flow.sources.load_shapes import Load
 from dirigo.kernel import (
     Address,
     Context,

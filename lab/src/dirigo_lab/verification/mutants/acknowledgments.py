@@ -7,9 +7,9 @@ from typing import Any
 
 from dirigo.kernel import lessor as lessor_module
 from dirigo.kernel.barrier import Barrier, Upstream
+from dirigo.kernel.interface.message import CriticalAck, Granularity, ProgramAck, SyncRequestAck
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
-from dirigo.kernel.message import CriticalAck, Granularity, ProgramAck, SyncRequestAck
 from dirigo.kernel.outbox import Outbox, Route
 from dirigo_lab.verification.mutants.mutant import mutant, without_sends
 

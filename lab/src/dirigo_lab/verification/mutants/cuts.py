@@ -7,9 +7,9 @@ from typing import Any
 
 from dirigo.kernel.barrier import Program, Upstream
 from dirigo.kernel.channel import Inbound
+from dirigo.kernel.interface.message import SyncRequest
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
-from dirigo.kernel.message import SyncRequest
 from dirigo.kernel.outbox import Outbox, Route
 from dirigo_lab.verification.mutants.mutant import mutant
 

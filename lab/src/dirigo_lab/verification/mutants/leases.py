@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dirigo.kernel.interface.message import RevokeAck
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import MailboxState
-from dirigo.kernel.message import RevokeAck
 from dirigo.kernel.outbox import Outbox
 from dirigo_lab.verification.mutants.mutant import mutant
 

@@ -8,10 +8,10 @@ from typing import Any
 from dirigo.kernel import lessor as lessor_module
 from dirigo.kernel.barrier import Barrier
 from dirigo.kernel.instance import Instance
+from dirigo.kernel.interface.message import Granularity, SyncReply, SyncRequest
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Kind
-from dirigo.kernel.message import Granularity, SyncReply, SyncRequest
 from dirigo_lab.verification.mutants.mutant import mutant
 
 

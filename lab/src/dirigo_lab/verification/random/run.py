@@ -26,10 +26,10 @@ from dirigo.kernel import (
     Worker,
     WorkerId,
 )
+from dirigo.kernel.interface.message import Intent, Registration
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Role, Transition
-from dirigo.kernel.message import Intent, Registration
 from dirigo.scheduling import Fifo
 from dirigo.sim.cluster import Cluster, SimulationError
 from dirigo.sim.service import Service

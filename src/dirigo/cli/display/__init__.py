@@ -1,0 +1,1 @@
+"""How commands speak: tables, amounts, progress."""

@@ -1,0 +1,1 @@
+"""What aggregates are computed with: columns of groups, sorted, added and counted."""

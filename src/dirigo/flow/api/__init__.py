@@ -1,0 +1,1 @@
+"""What users write: dataflows, streams, functions, objectives, and how their arguments are understood."""

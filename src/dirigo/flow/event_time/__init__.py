@@ -1,0 +1,1 @@
+"""Event time: the column that says it, watermarks, and windows."""

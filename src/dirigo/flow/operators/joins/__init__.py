@@ -1,0 +1,1 @@
+"""Joins of two streams, or of a stream with a table."""

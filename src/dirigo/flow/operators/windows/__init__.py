@@ -1,0 +1,1 @@
+"""Windows, and what is kept of their rows."""

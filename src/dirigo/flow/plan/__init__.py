@@ -1,0 +1,1 @@
+"""From the graph that a user wrote to the stages that run, and drawings of it."""

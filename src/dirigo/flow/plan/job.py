@@ -1,0 +1,103 @@
+"""A flow made ready to run on given workers: the actors as the kernel knows them, and the readers of its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from dirigo.flow.api.dataflow import Dataflow
+from dirigo.flow.errors import FlowError
+from dirigo.flow.operators.sink_rows import SinkRows
+from dirigo.flow.plan.emulation import Working, by_address
+from dirigo.flow.plan.plan import Plan
+from dirigo.flow.plan.stage import Stage, StageBehaviour
+from dirigo.flow.sinks.sink import Sink
+from dirigo.flow.sources.reader import SourceReader
+from dirigo.flow.sources.source import Source
+from dirigo.kernel import NO_OBJECTIVE, Behaviour, FunctionSpec, States, WorkerId
+
+
+class Job:
+    """One run of a flow."""
+
+    def __init__(
+        self,
+        flow: Dataflow,
+        workers: Sequence[WorkerId] = (0,),
+        name: str | None = None,
+        sources: Mapping[str, Source] | None = None,
+        sinks: Mapping[str, Sink] | None = None,
+    ) -> None:
+        self.flow = flow
+        self.plan = Plan(flow, name, sources, sinks)
+        self.readers: list[SourceReader] = self.plan.readers
+        self.objective = NO_OBJECTIVE if flow.slo is None else flow.slo.objective
+        for reader in self.readers:
+            reader.latency_s = self.objective.latency_s
+        self.work = by_address(flow.emulated, self.plan)  # what is emulated, of the actors that have any
+        self.homes: dict[str, WorkerId] = {}
+        for number, address in enumerate(self.plan.addresses):
+            self.homes[address] = workers[number % len(workers)]
+        for reader in self.readers:
+            self.homes[reader.address] = self.homes[reader.target]
+
+    @property
+    def name(self) -> str:
+        return self.plan.job
+
+    def prepare_sinks(self) -> None:
+        """Have every sink look at its place before anything runs."""
+        sinks = self._sinks()
+        self._refuse_shared_places(sinks)
+        for operator in sinks:
+            operator.sink.prepare(operator.schema)
+
+    def outside_sinks(self) -> list[SinkRows]:
+        """Those whose rows leave the job."""
+        return [operator for operator in self._sinks() if operator.sink.is_outside]
+
+    def _sinks(self) -> list[SinkRows]:
+        return [stage.operator for stage in self.plan.stages if isinstance(stage.operator, SinkRows)]
+
+    def _refuse_shared_places(self, sinks: Sequence[SinkRows]) -> None:
+        """A sink owns its folder: two would replace each other's files, and one over a source would remove its input."""
+        owners: dict[Path, str] = {}
+        for operator in sinks:
+            if operator.sink.place is None:
+                continue
+            place = operator.sink.place.resolve()
+            if place in owners:
+                raise FlowError(
+                    f"the sinks '{owners[place]}' and '{operator.name}' both write to '{operator.sink.place}'; "
+                    "give each a folder of its own."
+                )
+            owners[place] = operator.name
+        for reader in self.readers:
+            for file in reader.source.places:
+                owner = owners.get(file.resolve().parent)
+                if owner is not None:
+                    raise FlowError(
+                        f"the sink '{owner}' writes to the folder that '{reader.source.name}' reads '{file}' from; "
+                        "choose another folder."
+                    )
+
+    def specs(self, *, performs_work: bool = True) -> list[FunctionSpec]:
+        """The actors. Emulated work is part of them unless the host accounts for it in a way of its own: see ``work``."""
+        return [self._spec(stage, number, performs_work) for stage in self.plan.stages for number in range(stage.partitions)]
+
+    def _spec(self, stage: Stage, partition: int, performs_work: bool) -> FunctionSpec:
+        address = stage.addresses[partition]
+        behaviour: Callable[[States], Behaviour] = partial(StageBehaviour, stage, partition)
+        if performs_work and address in self.work:
+            behaviour = partial(Working, behaviour, self.work[address])
+        return FunctionSpec(
+            address=address,
+            home=self.homes[address],
+            behaviour=behaviour,
+            states=partial(stage.new_states, partition),
+            upstreams=tuple(sorted(stage.upstreams[partition])),
+            downstreams=tuple(sorted(stage.downstreams[partition])),
+            ordered=stage.is_ordered,
+            objective=self.objective,
+        )

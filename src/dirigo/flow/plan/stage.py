@@ -1,0 +1,143 @@
+"""A stage: an operator with the stateless steps that were fused to it, as the kernel runs it.
+
+It translates between the kernel's messages and the operator's calls, and it keeps time: watermarks come in per channel, the
+operator hears of their minimum, and the minimum goes on to everybody downstream, after what the operator emitted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import gcd
+from typing import Any
+
+import pyarrow as pa
+
+from dirigo.flow.errors import failure_of
+from dirigo.flow.event_time.watermark import END, Watermark, passes
+from dirigo.flow.exchange.emitter import Branch, Emitter
+from dirigo.flow.exchange.payloads import Own
+from dirigo.flow.operators.operator import Operator
+from dirigo.flow.plan.states import StageStates
+from dirigo.flow.rows.bad_rows import OnError
+from dirigo.kernel import Address, Context, CriticalRun, DirigoError, actor_address
+
+
+@dataclass
+class Stage:
+    """One operator of the physical plan. Its partitions are the actors."""
+
+    job: str
+    operator: Operator
+    partitions: int
+    on_error: OnError
+    late_rows_dropped: Counter[str] = field(default_factory=Counter)  # of the whole plan
+    steps: list[str] = field(default_factory=list)  # the names of what was fused to it
+    outlets: dict[str, list[Branch]] = field(default_factory=dict)
+    upstreams: list[set[Address]] = field(default_factory=list)  # by partition
+    downstreams: list[set[Address]] = field(default_factory=list)
+    keeps_order: bool = False  # for the sake of an operator downstream
+    told_grid_ms: int = 0  # what downstream needs to hear of time: see Operator.watermark_grid_ms
+
+    @property
+    def name(self) -> str:
+        return self.operator.name
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.operator.is_ordered or self.keeps_order
+
+    @property
+    def heard_grid_ms(self) -> int:
+        """Which watermarks this stage needs, for itself and for those downstream."""
+        return gcd(self.operator.watermark_grid_ms, self.told_grid_ms)
+
+    @cached_property
+    def addresses(self) -> tuple[Address, ...]:
+        return tuple(actor_address(self.job, self.name, partition) for partition in range(self.partitions))
+
+    def new_states(self, partition: int) -> StageStates:
+        return StageStates(sorted(self.upstreams[partition]), self.operator.new_states())
+
+
+class StageBehaviour:
+    """One instance of a stage. It keeps nothing but what can be made again."""
+
+    __slots__ = ("_downstreams", "_emitter", "_operator", "_partition", "_stage", "_states", "_told_grid_ms")
+
+    def __init__(self, stage: Stage, partition: int, states: StageStates) -> None:
+        self._stage = stage
+        self._operator = stage.operator
+        self._downstreams = sorted(stage.downstreams[partition])
+        self._told_grid_ms = stage.told_grid_ms
+        self._partition = partition
+        self._states = states
+        self._emitter: Emitter | None = None
+
+    def on_message(self, context: Context, payload: tuple[int, pa.RecordBatch]) -> None:
+        emitter = self._emitter or self._new_emitter(context)
+        emitter.watermark = self._states.watermark - self._operator.holds_back_ms
+        try:
+            self._operator.on_rows(self._states.own, payload[0], payload[1], emitter)
+        except DirigoError:
+            raise
+        except Exception as error:
+            raise failure_of(self._operator.name, error) from error
+
+    def on_critical(self, context: Context, critical: CriticalRun) -> None:
+        try:
+            self._on_critical(context, critical)
+        except DirigoError:
+            raise
+        except Exception as error:
+            raise failure_of(self._operator.name, error) from error
+
+    def _on_critical(self, context: Context, critical: CriticalRun) -> None:
+        emitter = self._emitter or self._new_emitter(context)
+        states = self._states
+        emitter.watermark = states.watermark - self._operator.holds_back_ms
+        was_idle = states.progress.is_idle
+        moved = False
+        passed_on: list[Any] = []
+        for upstream, _, payload in critical.parts:
+            if upstream == context.address:
+                # Nothing may follow the end, so a timer that is due later has no effect. A barrier that a strategy started
+                # has put the state together, and that is all that it is for.
+                if isinstance(payload, Own) and not states.progress.has_ended:
+                    self._operator.on_alone(states.own, payload.payload, emitter)
+            elif isinstance(payload, Watermark):
+                moved |= states.progress.note(upstream, payload)
+            elif not self._operator.on_critical(states.own, payload, emitter):
+                passed_on.append(payload)
+        if passed_on:
+            self._pass_on(passed_on[0], critical, context)  # a barrier of several upstreams goes on as one
+        is_idle = states.progress.is_idle
+        if (moved and self._move_time(emitter)) or is_idle != was_idle:
+            held_back = 0 if states.progress.has_ended else self._operator.holds_back_ms
+            self._tell(context, Watermark(states.watermark - held_back, is_idle), states.progress.has_ended)
+
+    def _move_time(self, emitter: Emitter) -> bool:
+        """Event time has moved: returns whether those downstream have to know."""
+        states = self._states
+        before, now = states.watermark, states.progress.watermark
+        # What the operator emits now precedes the new watermark, so it is measured against the old one.
+        self._operator.on_watermark(states.own, before, now, emitter)
+        states.watermark = now
+        held_back = self._operator.holds_back_ms
+        return now >= END or passes(before - held_back, now - held_back, self._told_grid_ms)
+
+    def _tell(self, context: Context, watermark: Watermark, final: bool) -> None:
+        for downstream in self._downstreams:
+            context.emit_critical(downstream, watermark, final=final)
+
+    def _pass_on(self, payload: Any, critical: CriticalRun, context: Context) -> None:
+        for downstream in self._downstreams:
+            context.emit_critical(downstream, payload, granularity=critical.granularity)
+
+    def _new_emitter(self, context: Context) -> Emitter:
+        stage = self._stage
+        emitter = self._emitter = Emitter(
+            context, self._partition, stage.outlets, self._downstreams, stage.on_error, stage.late_rows_dropped
+        )
+        return emitter

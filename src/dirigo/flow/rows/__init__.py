@@ -1,0 +1,1 @@
+"""Rows: schemas, batches, rows as Python objects, bad rows, and the memory that they take."""

@@ -1,0 +1,300 @@
+"""How everybody else talks to a cluster: the command line, ``dg.Cluster``, and Spark's tasks.
+
+A client may be used by several threads: each has a connection of its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+import zmq
+
+from dirigo.flow import Dataflow
+from dirigo.flow.api.dataflow import check_name
+from dirigo.flow.plan.job import Job
+from dirigo.flow.sinks.sink import Sink
+from dirigo.runtime import control
+from dirigo.runtime.client.shipment import manifest_of, named_shipment, ship
+from dirigo.runtime.errors import ControlError, JobFailed
+from dirigo.runtime.results.reader import ResultsReader
+from dirigo.runtime.transport.payload import Frame
+from dirigo.runtime.transport.pieces import cut
+from dirigo.runtime.transport.plain_columns import plain_schema
+from dirigo.runtime.transport.reconnect import connect_again
+from dirigo.scheduling import StrategyLike
+
+T = TypeVar("T")
+
+BUDGET_BYTES = 64 << 20
+_ANSWER_S = 15.0
+_ASK_AGAIN_S, _ASK_AGAIN_S_MOST = 0.5, 4.0
+_BYTES_PER_S = 10 << 20  # a large request is given time to arrive before it is sent again
+_WAIT_S = 30.0  # for the end of a job, before asking again
+_OVER = ("finished", "cancelled", "failed")
+_FULL_S = 0.02
+_LOOK_S = 0.5
+
+_encoder = msgspec.msgpack.Encoder()
+_answers = msgspec.msgpack.Decoder(control.Answer)
+
+
+class Client:
+    """A connection to one cluster."""
+
+    def __init__(
+        self,
+        access: control.Access,
+        *,
+        answer_s: float = _ANSWER_S,
+        why_silent: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`why_silent`, asked while an answer is missing, tells why none will come; None as long as one may."""
+        self.access = access
+        self._why_silent = why_silent
+        self._answer_s = answer_s
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._mine = threading.local()
+        self._lock = threading.Lock()
+        self._sockets: list[zmq.Socket[bytes]] = []
+
+    def close(self) -> None:
+        with self._lock:
+            for socket in self._sockets:
+                socket.close(0)
+        self._context.term()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close_thread(self) -> None:
+        """Close the connections of the calling thread, which will not ask any more."""
+        for attribute in ("controller", "log"):
+            socket: zmq.Socket[bytes] | None = self._mine.__dict__.pop(attribute, None)
+            if socket is not None:
+                with self._lock:
+                    self._sockets.remove(socket)
+                socket.close(0)
+
+    # --- the cluster ---------------------------------------------------------------------------------------------------
+
+    def status(self) -> control.ClusterStatus:
+        return self._ask(control.GetStatus(), control.ClusterStatus)
+
+    def resize(self, workers: int) -> None:
+        """Have this many workers. More come as soon as they can; of fewer, those leave that no running job needs."""
+        self._ask(control.Resize(workers), None)
+
+    def stop_cluster(self) -> None:
+        self._ask(control.StopCluster(), None)
+
+    # --- jobs ----------------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        flow: Dataflow,
+        *,
+        name: str | None = None,
+        strategy: StrategyLike | None = None,
+        budget_bytes: int = BUDGET_BYTES,
+    ) -> JobHandle:
+        """Run a flow as a job. Rows for sinks such as collect() come back to this process while the job runs.
+
+        `strategy`: what schedules it, if not the cluster's; a name, "module:Class", or a ``Strategy``. Jobs with the same
+        strategy are scheduled together. `budget_bytes`: when more than this waits in the job's queues, its sources stop
+        for a while.
+        """
+        if budget_bytes < 1:
+            raise ControlError(f"a budget of {budget_bytes} bytes lets nothing run; give 1 or more.")
+        if name is not None:
+            check_name(name, "a job needs a name")
+        shipment = ship(flow)
+        how = (None, "") if strategy is None else named_shipment(strategy)
+        job = Job(flow, name=name)
+        for reader in job.readers:
+            reader.split.close()
+        job.prepare_sinks()
+        request = control.Submit(job.name, shipment, manifest_of(job), budget_bytes, *how)
+        status = self._ask(request, control.JobStatus)
+        return JobHandle(self, status, [(each.name, each.sink, plain_schema(each.schema)) for each in job.outside_sinks()])
+
+    def jobs(self) -> list[control.JobStatus]:
+        return list(self.status().jobs)
+
+    def job(self, name: str) -> JobHandle:
+        """The newest job of this name, or the one with this id."""
+        return JobHandle(self, self.job_status(name), ())
+
+    def job_status(self, name: str, wait_s: float = 0.0) -> control.JobStatus:
+        return self._ask(control.GetJob(name, wait_s), control.JobStatus, wait_s)
+
+    def cancel(self, name: str) -> control.JobStatus:
+        return self._ask(control.CancelJob(name), control.JobStatus)
+
+    def end_sources(self, name: str, source: str | None = None) -> control.JobStatus:
+        return self._ask(control.EndSources(name, source), control.JobStatus)
+
+    def fail(self, name: str, error: str) -> None:
+        self._ask(control.FailJob(name, error), None)
+
+    # --- rows in and out -----------------------------------------------------------------------------------------------
+
+    def source_places(self, job: str, source: str | None = None) -> control.SourcePlaces:
+        return self._ask(control.GetPlaces(job, source), control.SourcePlaces)
+
+    def release(
+        self, job: str, source: str, query: str, batch: int, attempts: Iterable[control.AttemptRef], wait_s: float
+    ) -> None:
+        """Have what was staged for a micro-batch read, as soon as the source has room for it."""
+        request = control.ReleaseBatch(job, source, query, batch, tuple(attempts))
+        until = time.monotonic() + wait_s
+        pause_s = _FULL_S
+        while self._ask(request, str, _WAIT_S) == "full":
+            if time.monotonic() >= until:
+                raise ControlError(f"source '{source}' of job '{job}' has had no room for {wait_s:.0f} s; see its metrics.")
+            time.sleep(pause_s)
+            pause_s = min(1.0, pause_s * 1.5)
+
+    def is_committing(self, job: str, source: str, query: str, batch: int) -> bool:
+        """Whether the release of a micro-batch has begun somewhere, so that it has to be gone on with."""
+        return self._ask(control.IsCommitting(job, source, query, batch), bool)
+
+    def log_info(self, job: str, sink: str | None = None) -> control.LogInfo:
+        return self._ask(control.GetLog(job, sink), control.LogInfo)
+
+    def log_read(self, job: str, sink: str, offset: int, bytes_max: int, wait_s: float) -> list[bytes]:
+        return self._ask(control.ReadLog(job, sink, offset, bytes_max, wait_s), list[bytes], wait_s)
+
+    # --- asking --------------------------------------------------------------------------------------------------------
+
+    def _ask(self, request: Any, kind: type[T] | None, wait_s: float = 0.0) -> T:
+        is_log = isinstance(request, control.GetLog | control.ReadLog)
+        self._mine.number = number = getattr(self._mine, "number", 0) + 1
+        asked = control.AskedLog(number, request) if is_log else control.Asked(number, request)
+        try:
+            answer = self._answer_to(cut([_encoder.encode(asked)]), number, is_log, self._answer_s + wait_s)
+        except zmq.Again:
+            raise self._silence() from None
+        except zmq.ZMQError as error:
+            raise ControlError("the connection to the cluster is closed.") from error
+        if answer.error is not None:
+            raise ControlError(answer.error)
+        return answer.value if kind is None else msgspec.convert(answer.value, kind)
+
+    def _answer_to(self, asked: Sequence[Frame], number: int, is_log: bool, patience_s: float) -> control.Answer:
+        """Ask until there is an answer: a request, or its answer, is lost when a connection is cut.
+
+        Asked again, it has the same number, so that nothing is done twice. If not even that is answered, the connection may
+        be dead without knowing so, and is made anew.
+        """
+        socket = self._socket(is_log)
+        until = time.monotonic() + patience_s
+        pause_s, travel_s = _ASK_AGAIN_S, sum(map(len, asked)) / _BYTES_PER_S
+        in_vain = 0
+        socket.send_multipart(asked, zmq.NOBLOCK)
+        again = time.monotonic() + pause_s + travel_s
+        while True:
+            now = time.monotonic()
+            if now >= until:
+                raise self._silence()
+            if not socket.poll(int(max(0.0, min(until - now, again - now, _LOOK_S)) * 1000) + 1):
+                if (reason := self._why_silent()) is not None:
+                    raise ControlError(reason)
+                if time.monotonic() < again:
+                    continue
+                in_vain += 1
+                if in_vain >= 2:
+                    connect_again(socket, self._endpoint(is_log))
+                socket.send_multipart(asked, zmq.NOBLOCK)
+                pause_s = min(2 * pause_s, _ASK_AGAIN_S_MOST)
+                again = time.monotonic() + pause_s + travel_s
+                continue
+            answer = _answers.decode(socket.recv_multipart()[-1])
+            if answer.number != number:  # it is the answer to a question that was given up, or a second one
+                continue
+            if not answer.is_pending:
+                return answer
+            in_vain = 0
+
+    def _silence(self) -> ControlError:
+        return ControlError(
+            f"the cluster at {self.access.controller} does not answer; see whether it still runs, or start one."
+        )
+
+    def _endpoint(self, is_log: bool) -> str:
+        return self.access.log if is_log else self.access.controller
+
+    def _socket(self, is_log: bool) -> zmq.Socket[bytes]:
+        attribute = "log" if is_log else "controller"
+        socket: zmq.Socket[bytes] | None = getattr(self._mine, attribute, None)
+        if socket is None:
+            socket = self._context.socket(zmq.DEALER)
+            socket.linger = 0
+            # Nobody else can take this name over; it stays the same after the socket has connected again.
+            socket.identity = b"client-" + secrets.token_hex(16).encode()
+            self.access.keys.secure_client(socket)
+            socket.connect(self._endpoint(is_log))
+            setattr(self._mine, attribute, socket)
+            with self._lock:
+                self._sockets.append(socket)
+        return socket
+
+
+class JobHandle:
+    """A job that was submitted."""
+
+    def __init__(self, client: Client, status: control.JobStatus, outside: Iterable[tuple[str, Sink, Any]]) -> None:
+        self._client = client
+        self.id = status.id
+        self.name = status.name
+        self.before_end: Callable[[str], None] | None = None  # stops what feeds the job from this process
+        self._readers = [
+            ResultsReader(client, status.id, name, sink, schema) for name, sink, schema in outside if sink.is_taken_by_client
+        ]
+
+    def status(self) -> control.JobStatus:
+        return self._client.job_status(self.id)
+
+    def metrics(self) -> control.JobMetrics:
+        return self.status().metrics
+
+    def wait(self, timeout_s: float | None = None) -> control.JobStatus:
+        """Until the job is over and its rows are here. Raises ``JobFailed`` if it failed, ``TimeoutError`` if it goes on."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left = _WAIT_S if until is None else min(_WAIT_S, until - time.monotonic())
+            status = self._client.job_status(self.id, max(0.0, left))
+            if status.state in _OVER:
+                break
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"job '{self.name}' is {status.state} after {timeout_s:g} s; it goes on.")
+        for reader in self._readers:
+            reader.wait()
+        if status.state == "failed":
+            raise JobFailed(f"job '{self.name}' failed: {status.error}", status.traceback)
+        return status
+
+    def cancel(self) -> None:
+        """Stop the job at once; what it had not finished is lost."""
+        self._prepare_end()
+        self._client.cancel(self.id)
+
+    def drain(self) -> None:
+        """Stop reading the sources; what has been read is worked to its end, and open windows are closed."""
+        self._prepare_end()
+        self._client.end_sources(self.id)
+
+    def _prepare_end(self) -> None:
+        if self.before_end is not None:
+            self.before_end(self.id)
+
+    def __repr__(self) -> str:
+        return f"JobHandle({self.id!r})"

@@ -1,0 +1,1 @@
+"""The controller: who is in the pool, which jobs run on it, and what clients ask of it."""

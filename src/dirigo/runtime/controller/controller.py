@@ -1,0 +1,600 @@
+"""The controller on the driver: who is in the pool, which jobs run on it, and what has become of them.
+
+One thread owns the socket and all state. Workers and clients talk to it; it runs none of the user's code, and no message of
+a job ever passes through it. What it knows of a worker is in ``membership``, of a job in ``job_record``.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import msgspec
+import zmq
+
+from dirigo.runtime import control
+from dirigo.runtime.client.shipment import named_shipment
+from dirigo.runtime.controller.checks import actor_of, check_hello, check_report, cut_text
+from dirigo.runtime.controller.job_record import JobRecord
+from dirigo.runtime.controller.membership import Slot
+from dirigo.runtime.controller.pool import Pool
+from dirigo.runtime.controller.requests import Requests
+from dirigo.runtime.controller.worker_lines import Lines
+from dirigo.runtime.errors import ControlError
+from dirigo.runtime.results.log.errors import LogError
+from dirigo.runtime.results.server import RETAIN_BYTES, RETAIN_S, LogServer
+from dirigo.runtime.threads import ServiceThread
+from dirigo.runtime.transport.authenticator import Gate, Refusals, role_of
+from dirigo.runtime.transport.keys import CLIENT, READER, WORKER, WRITER, KeyRing
+from dirigo.runtime.transport.pieces import joined
+from dirigo.runtime.transport.signal_socket import Bell
+from dirigo.scheduling import DEFAULT, StrategyLike
+
+TICK_S = 0.1
+PULSE_S = 1.0
+# A job waits this long for workers that are missing, and then begins on those that are ready: the processes of a pool start
+# within some seconds of each other, and one that died is usually back by then.
+PLACE_AFTER_S = 10.0
+NO_WORKER_S = 120.0  # a job that no worker at all was ready for in this time fails
+LAST_FIGURES_S = 2.0  # a worker has this long to send its last figures of a job
+JOBS_REMEMBERED = 200
+_AT_ONCE = 64
+_DOOR = "controller"  # and the results log beside it
+
+_log = logging.getLogger(__name__)
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(control.ToController)
+_PULSE = _encoder.encode(control.Pulse())
+
+
+class Controller:
+    """One cluster's. ``start`` it, and talk to it with a ``Client``."""
+
+    def __init__(
+        self,
+        name: str,
+        pool: Pool,
+        workers: int,
+        *,
+        logs: Path,
+        host: str = "127.0.0.1",
+        strategy: StrategyLike = DEFAULT,
+        retain_bytes: int = RETAIN_BYTES,
+        retain_s: float = RETAIN_S,
+    ) -> None:
+        self.name = name
+        self.run_id = secrets.token_hex(8)
+        self._ring = KeyRing()
+        self._strategy = named_shipment(strategy)  # of jobs that come without one
+        self.pool = pool
+        self.slots: dict[int, Slot] = {}
+        self.jobs: dict[str, JobRecord] = {}
+        self.wanted = workers
+        self.refusals = Refusals("the controller")
+        self.began_s = time.monotonic()
+        self.is_stopping = False
+        self.farewell_s = 1.0  # for all workers to hear that the cluster ends
+        self.failure: str | None = None  # why the service cannot go on
+        self._has_told_failure = False
+        self._incarnations = 0
+        self._pulse_s = 0.0
+        self._has_ready = False  # whether there is a worker that is ready
+        self._has_ready_since_s = time.monotonic()
+        self._last_figures_until: dict[str, float] = {}
+        self._inbox: SimpleQueue[tuple[str, str | None]] = SimpleQueue()  # jobs whose logs have ended, or cannot go on
+        self._bell = Bell()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=2)
+        self._gate = Gate(self._context, {_DOOR: self._ring.admitted()}, self.refusals)
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.linger = 200  # the last orders should arrive
+        self._socket.router_mandatory = True
+        self._socket.router_handover = True
+        self._ring.server.secure_server(self._socket, _DOOR)
+        self._gate.watch(self._socket)
+        self._lines = Lines(self._socket, self.refusals)
+        self._endpoint = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
+        try:
+            self.logs = LogServer(
+                self._context,
+                self._ring.server,
+                _DOOR,
+                host,
+                logs,
+                self.refusals,
+                self._note_logs_ended,
+                self.mark_failed,
+                retain_bytes=retain_bytes,
+                retain_s=retain_s,
+            )
+        except LogError:  # the folder is not to be had
+            self._close()
+            raise
+        self._submissions = self.logs.last_number  # ids of jobs are never used twice for results that are kept
+        self._gate.watch(self.logs.socket)
+        keys = self._ring.keys_of
+        lesser = (keys(WRITER), keys(READER))
+        self.access = control.Access(self.run_id, self._endpoint, self.logs.endpoint, keys(CLIENT), lesser)
+        self._requests = Requests(self)
+        self._thread = ServiceThread(self._run, name="controller", on_escape=self.mark_failed)
+
+    def start(self) -> None:
+        self.logs.start()
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Tell all workers to go, and end."""
+        self.is_stopping = True
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        self.logs.stop()
+        self._close()
+
+    def _close(self) -> None:
+        self._gate.close()
+        self._socket.close(200)
+        self._context.term()
+        self._bell.close()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def mark_failed(self, sentence: str) -> None:
+        """Called by any thread: the service cannot go on. Its jobs fail, and it takes no others until it is stopped."""
+        if self.failure is None:
+            _log.critical("the cluster cannot go on: %s", sentence)
+            self.failure = sentence
+            self._bell.ring()
+
+    def bootstrap(self, worker: int) -> control.Bootstrap:
+        ring = self._ring
+        lanes, intake = ring.admitted((WORKER,)), ring.admitted((CLIENT, WRITER))
+        return control.Bootstrap(self.run_id, worker, self._endpoint, ring.keys_of(WORKER), lanes, intake)
+
+    # --- the loop ------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        for socket in (self._socket, self._gate.socket, *self._gate.monitors, self._bell.descriptor):
+            poller.register(socket, zmq.POLLIN)
+        self._fill_slots()
+        ticked_s = 0.0
+        while not self.is_stopping:
+            ready = self._listen(poller)
+            now = time.monotonic()
+            try:
+                if self._bell.descriptor in ready:
+                    self._bell.silence()
+                    self._take_inbox()
+                if now - ticked_s >= TICK_S:
+                    ticked_s = now
+                    self._gate.tend()
+                    self._tick(now)
+            except Exception:  # whatever it is, the service goes on
+                _log.exception("the controller could not look after its workers and jobs")
+        for job in list(self.jobs.values()):
+            if job.is_live and job.outcome is None:
+                self.end(job, "cancelled", None)
+            self._settle(job)
+        self._requests.look(time.monotonic(), is_last=True)
+        for slot in self.slots.values():
+            self._order(slot, control.Stop())
+        until = time.monotonic() + self.farewell_s
+        while not self._lines.is_settled and time.monotonic() < until:
+            self._listen(poller)
+            self._lines.tend()
+
+    def _listen(self, poller: zmq.Poller) -> dict[Any, int]:
+        """Take what has come, or comes until the next tick; returns what else is ready."""
+        ready = dict(poller.poll(int(TICK_S * 1000)))
+        if self._gate.socket in ready:
+            self._gate.answer()
+        for monitor in self._gate.monitors:
+            if monitor in ready:
+                self._gate.look(monitor)
+        if self._socket in ready:
+            for _ in range(_AT_ONCE):
+                try:
+                    self._take(self._socket.recv_multipart(zmq.NOBLOCK, copy=False))
+                except zmq.Again:
+                    break
+        return ready
+
+    def _take(self, frames: list[zmq.Frame]) -> None:
+        """Requests and greetings come alone; what else a worker says has come through its channel."""
+        role = role_of(frames[-1])
+        identity, *parts = joined([frame.bytes for frame in frames])
+        try:
+            *heads, body = parts
+            if heads:
+                if role != WORKER:
+                    self.refusals.note("a report of somebody who is no worker")
+                    return
+                (head,) = heads
+                taken = self._lines.take(identity, head, body)
+                if taken.problem:
+                    self.refusals.note(taken.problem)
+                if not taken.is_new:
+                    return
+            record = _decoder.decode(body)
+        except (ValueError, msgspec.DecodeError) as error:
+            self.refusals.note("a malformed message", str(error))
+            self._requests.refuse(identity, parts, error)
+            return
+        try:
+            if isinstance(record, control.Asked):
+                self._requests.take(identity, record, role)
+            elif role != WORKER:
+                self.refusals.note("a report of somebody who is no worker")
+            elif heads or isinstance(record, control.Hello):
+                self._hear(identity, record)
+            else:
+                self.refusals.note("a report of a worker that is not a member")
+        except Exception:  # one request must not stop the service
+            _log.exception("the controller could not handle %s", type(record).__name__)
+
+    def _note_logs_ended(self, job: str, error: str | None) -> None:
+        """Called by the thread of the logs."""
+        self._inbox.put((job, error))
+        self._bell.ring()
+
+    def _take_inbox(self) -> None:
+        with suppress(Empty):
+            while True:
+                name, error = self._inbox.get_nowait()
+                job = self.jobs.get(name)
+                if job is not None and error is not None:
+                    self.fail(name, error, None)
+                elif job is not None:
+                    job.logs_ended = True
+                    self._look_for_the_end(job)
+
+    def _tick(self, now: float) -> None:
+        if self.failure is not None and not self._has_told_failure:
+            self._has_told_failure = True
+            for job in list(self.jobs.values()):
+                self.fail(job.id, self.failure, None)
+        for slot in list(self.slots.values()):
+            is_stuck = slot.is_there and self._lines.is_stuck(slot.identity)
+            if slot.is_silent(now) or is_stuck:
+                how = "gave no sign of life for too long" if slot.is_silent(now) else "could not be reached"
+                self._lose(slot, how)
+                self.pool.interrupt(slot.worker)
+        if now - self._pulse_s >= PULSE_S:
+            self._pulse_s = now
+            for slot in self.slots.values():
+                self._lines.pulse(slot.identity, _PULSE)
+        self._lines.tend()
+        for name, until in list(self._last_figures_until.items()):
+            if now >= until:
+                self._settle(self.jobs[name])
+        self._fill_slots()
+        self._place_waiting(now)
+        self._requests.look(now)
+
+    # --- workers -------------------------------------------------------------------------------------------------------
+
+    def _hear(self, identity: bytes, record: control.FromWorker) -> None:
+        if isinstance(record, control.Hello):
+            self._greet(identity, record)
+            return
+        slot = next((each for each in self.slots.values() if each.identity == identity), None)
+        if slot is None or not slot.is_there:
+            self.refusals.note("a report of a worker that is not a member")
+            return
+        slot.heard_s = time.monotonic()
+        try:
+            check_report(record)
+        except ControlError as error:
+            self.refusals.note("a wrong report of a worker", f"{type(record).__name__}: {error}")
+            return
+        match record:
+            case control.Beat():
+                slot.beat(record.figures, slot.heard_s)
+                for name, figures in record.jobs.items():
+                    if name in self.jobs and self.jobs[name].is_live:
+                        self.jobs[name].take_figures(slot.worker, figures)
+            case control.Installed():
+                self._note_installed(slot, record)
+            case control.ActorEnded():
+                job = self.jobs.get(record.job)
+                if job is not None:
+                    job.ended_leaves.add(record.address)
+                    self._look_for_the_end(job)
+            case control.ActorFailed():
+                self.fail(record.job, record.error, record.traceback)
+            case control.Removed():
+                self._note_removed(slot, record)
+            case control.Released():
+                self._requests.released(slot.worker, record)
+            case control.PeerLost():
+                self._note_unreachable(slot, record)
+
+    def _greet(self, identity: bytes, hello: control.Hello) -> None:
+        slot = self.slots.get(hello.worker)
+        if hello.run != self.run_id or slot is None:
+            self.refusals.note("a worker of another run")
+            self._lines.turn_away(identity, _encoder.encode(control.Stop()))
+            return
+        if slot.identity == identity:  # it has not heard yet that it is welcome
+            return
+        try:
+            check_hello(hello)
+        except ControlError as error:
+            self.refusals.note("a wrong report of a worker", f"Hello: {error}")
+            self._lines.turn_away(identity, _encoder.encode(control.Stop()))
+            return
+        if slot.is_there:  # the process that had this place is gone: its host started another one
+            how = "stopped answering, was ended" if hello.was_frozen else "ended unexpectedly"
+            self._lose(slot, f"{how} and was started again", actor_of(hello.was_doing), hello.was_frozen)
+        self._incarnations += 1
+        slot.join(hello, identity, self._incarnations, time.monotonic())
+        self._lines.open(identity, slot.incarnation)
+        _log.info("worker %d joined from %s, process %d", slot.worker, hello.host, hello.pid)
+        self._order(slot, control.Welcome(slot.incarnation, self.logs.endpoint, self._members()))
+        self._tell_members()
+        for job in self.jobs.values():  # it may be asked to help with any of them
+            if job.state in ("starting", "running", "draining") and job.outcome is None:
+                self._order(slot, job.install())
+
+    def _lose(self, slot: Slot, how: str, culprit: str | None = None, is_frozen: bool = False) -> None:
+        """A worker is gone: so is all that it held, and the jobs that it served cannot go on.
+
+        Which jobs have sent something there is known by the workers that have sent it: they fail those jobs when they hear
+        of the loss. All other jobs go on without it.
+        """
+        pid = slot.hello.pid if slot.hello else 0
+        _log.warning("worker %d (process %d) %s", slot.worker, pid, how)
+        slot.state = "leaving" if slot.state == "leaving" else "lost"
+        slot.problem = how
+        self._lines.close(slot.identity)
+        slot.identity = b""
+        self._tell_members()
+        for job in list(self.jobs.values()):
+            job.forget_worker(slot.worker)
+            if not job.is_live or job.outcome is not None:
+                continue
+            is_culprit = culprit is not None and culprit.split("/")[0] == job.id
+            if is_culprit or job.was_served_by(slot.worker):
+                self.fail(job.id, job.loss_by(slot.worker, how, culprit, is_frozen), None)
+            elif job.state == "starting":
+                self._look_for_start(job)
+            elif job.state != "waiting":
+                self._tell_helpers(job)
+
+    def _members(self) -> tuple[control.Member, ...]:
+        return tuple(slot.member() for slot in self.slots.values() if slot.is_there)
+
+    def _tell_members(self, left: tuple[int, ...] = ()) -> None:
+        members = control.Members(self._members(), left)
+        self.logs.set_members((member.worker, member.incarnation) for member in members.members)
+        for slot in self.slots.values():
+            if slot.is_there:
+                self._order(slot, members)
+
+    def _fill_slots(self) -> None:
+        """Have as many workers as are wanted: start new ones, and let go of the last ones once no job needs them."""
+        staying = [slot for slot in self.slots.values() if slot.state != "leaving"]
+        number = 0
+        while len(staying) < self.wanted:
+            while number in self.slots:
+                number += 1
+            slot = self.slots[number] = Slot(number)
+            staying.append(slot)
+            self.pool.start(self.bootstrap(number))
+        for slot in sorted(staying, key=lambda each: each.worker)[self.wanted :]:
+            slot.state = "leaving"
+            for job in self.jobs.values():
+                if job.state in ("running", "draining") and job.outcome is None:
+                    self._tell_helpers(job)
+        for slot in [each for each in self.slots.values() if each.state == "leaving"]:
+            if not any(job.is_live and job.needs(slot.worker) for job in self.jobs.values()):
+                self.pool.stop(slot.worker)
+                self._order(slot, control.Stop())
+                self._lines.part(slot.identity)
+                del self.slots[slot.worker]
+                for job in self.jobs.values():
+                    job.forget_worker(slot.worker)
+                self._tell_members((slot.worker,))
+
+    def _note_unreachable(self, slot: Slot, record: control.PeerLost) -> None:
+        other = self.slots.get(record.worker)
+        if other is None or other.incarnation != record.incarnation:
+            return
+        for job in list(self.jobs.values()):
+            is_across = job.was_served_by(slot.worker) and job.was_served_by(other.worker)
+            if job.is_live and (is_across or job.id in record.jobs):
+                self.fail(
+                    job.id,
+                    f"worker {slot.worker} cannot reach worker {other.worker}; see that the hosts of the cluster can "
+                    "connect to each other on any port, and submit the job again.",
+                    None,
+                )
+
+    # --- jobs ----------------------------------------------------------------------------------------------------------
+
+    def submit(self, request: control.Submit) -> JobRecord:
+        if self.failure is not None:
+            raise ControlError(f"the cluster cannot go on, so start another one: {self.failure}")
+        for job in self.jobs.values():
+            if job.name == request.name and job.is_live and job.outcome is None:
+                raise ControlError(
+                    f"a job '{request.name}' is running already; cancel it first, or submit this one with another name."
+                )
+        self._submissions += 1
+        job_id = f"{request.name}~{self._submissions}"
+        strategy, strategy_name = self._strategy
+        if request.strategy is not None:
+            strategy, strategy_name = request.strategy, request.strategy_name
+        job = JobRecord(
+            job_id,
+            request.name,
+            request.manifest,
+            request.shipment,
+            request.budget_bytes,
+            strategy,
+            strategy_name,
+            time.time(),
+        )
+        job.logs_ended = not request.manifest.sinks
+        try:
+            self.logs.add(job.id, job.name, request.manifest)
+        except LogError as error:
+            raise ControlError(str(error)) from error
+        self.jobs[job.id] = job
+        self._forget_old_jobs()
+        self._place_waiting(time.monotonic())
+        return job
+
+    def _place_waiting(self, now: float) -> None:
+        """Give jobs their workers: all that are wanted, or after a while those that are ready."""
+        ready = sorted(slot.worker for slot in self.slots.values() if slot.state == "ready")
+        if self._has_ready != bool(ready):
+            self._has_ready, self._has_ready_since_s = bool(ready), now
+        missing = self._missing()
+        for job in list(self.jobs.values()):
+            if job.state == "waiting":
+                waited_s = now - max(job.waits_since_s, self._has_ready_since_s)
+                if ready and (len(ready) >= self.wanted or waited_s >= PLACE_AFTER_S):
+                    first = self._submissions % len(ready)  # not all jobs begin at the same worker
+                    job.place((*ready[first:], *ready[:first]))
+                    self._order_all(ready, job.install())
+                elif not ready and waited_s >= NO_WORKER_S:
+                    self.fail(job.id, f"no worker was ready for {NO_WORKER_S:g} s: {self._why_missing()}", None)
+            job.note = missing and f"it {'waits for' if job.state == 'waiting' else 'runs without'} {missing}"
+
+    def _missing(self) -> str | None:
+        """The workers that are wanted and not there, as a part of a sentence."""
+        slots = [slot for slot in self.slots.values() if slot.state in ("joining", "lost")]
+        if len(slots) == 1:
+            return f"worker {slots[0].worker}, which {'was lost' if slots[0].state == 'lost' else 'has not joined'}"
+        return f"workers {', '.join(str(slot.worker) for slot in slots)}, which are not there" if slots else None
+
+    def _why_missing(self) -> str:
+        problems = [self.pool.problem(slot.worker) or slot.problem for slot in self.slots.values()]
+        return next((problem for problem in problems if problem), "see the log of the cluster for what keeps them.")
+
+    def _note_installed(self, slot: Slot, record: control.Installed) -> None:
+        job = self.jobs.get(record.job)
+        if job is None or not job.is_live or job.outcome is not None:
+            self._order(slot, control.Remove(record.job))  # it ended meanwhile
+            return
+        job.installing.discard(slot.worker)
+        if record.error is not None and slot.worker not in job.workers:
+            _log.warning("worker %d cannot help with job %s: %s", slot.worker, job.id, record.error)
+            return
+        if record.error is not None:
+            self.fail(job.id, f"worker {slot.worker} cannot install the job: {record.error}", record.traceback)
+            return
+        job.installed.add(slot.worker)
+        for source, split in record.pushed:
+            if split in range(job.manifest.pushed.get(source, (0, b""))[0]):  # no other is asked for
+                job.places[source, split] = slot.worker
+        if job.state == "starting":
+            self._look_for_start(job)
+        elif job.state in ("running", "draining"):  # a newcomer
+            self._order(slot, self._start(job))
+            self._tell_helpers(job)
+
+    def _look_for_start(self, job: JobRecord) -> None:
+        """A job begins when all workers that it was placed on know it."""
+        if job.installing or not job.installed.issuperset(job.workers):
+            return
+        job.state = "running"
+        job.started_s = time.time()
+        job.helpers_version += 1
+        self._order_all(job.installed, self._start(job))
+        for wanted in job.to_drain:
+            self.drain(job, wanted)
+
+    def _helpers(self, job: JobRecord) -> tuple[int, ...]:
+        """The workers that a job's messages may run at: they know it, and are to stay."""
+        return tuple(sorted(worker for worker in job.installed if self.slots[worker].state == "ready"))
+
+    def _start(self, job: JobRecord) -> control.Start:
+        return control.Start(job.id, self._helpers(job), job.helpers_version)
+
+    def _tell_helpers(self, job: JobRecord) -> None:
+        job.helpers_version += 1
+        self._order_all(job.installed, control.Helpers(job.id, self._helpers(job), job.helpers_version))
+
+    def drain(self, job: JobRecord, source: str | None) -> None:
+        if job.state in ("waiting", "starting"):
+            job.to_drain.append(source)  # once it has started
+            return
+        if source is None:
+            job.state = "draining"
+        self._order_all(job.installed, control.DrainJob(job.id, source))
+
+    def fail(self, name: str, error: str, trace: str | None) -> None:
+        job = self.jobs.get(name)
+        if job is not None and job.is_live and job.outcome is None:
+            job.error, job.traceback = cut_text(error), None if trace is None else cut_text(trace)
+            _log.warning("job %s failed: %s", name, error)
+            self.end(job, "failed", error)
+
+    def _look_for_the_end(self, job: JobRecord) -> None:
+        if job.is_live and job.outcome is None and job.is_complete:
+            self.end(job, "finished", None)
+
+    def end(self, job: JobRecord, outcome: str, error: str | None) -> None:
+        """A job is over: its workers forget it, and send their last figures."""
+        job.outcome = outcome
+        self.logs.close_job(job.id, {"finished": None, "cancelled": "it was cancelled"}.get(outcome, error))
+        job.removing = {worker for worker in job.installed | job.installing if self.slots[worker].is_there}
+        self._last_figures_until[job.id] = time.monotonic() + LAST_FIGURES_S
+        self._order_all(job.removing, control.Remove(job.id))
+        if not job.removing or outcome == "failed":
+            self._settle(job)
+
+    def _note_removed(self, slot: Slot, record: control.Removed) -> None:
+        job = self.jobs.get(record.job)
+        if job is None:
+            return
+        if record.figures != control.JobFigures():  # or it did not know the job
+            job.figures[slot.worker] = record.figures
+        job.removing.discard(slot.worker)
+        if job.is_live and job.outcome is not None and not job.removing:
+            self._settle(job)
+
+    def _settle(self, job: JobRecord) -> None:
+        """The outcome of a job is known to everybody from now on."""
+        self._last_figures_until.pop(job.id, None)
+        if job.is_live and job.outcome is not None:
+            job.state = job.outcome
+            job.ended_s = time.time()
+            job.shipment = b""
+            self._requests.look(time.monotonic())
+
+    def _forget_old_jobs(self) -> None:
+        over = [job for job in self.jobs.values() if not job.is_live]
+        for job in over[: max(0, len(over) - JOBS_REMEMBERED)]:
+            del self.jobs[job.id]
+            self.logs.remove(job.id)
+
+    # --- sending -------------------------------------------------------------------------------------------------------
+
+    def _order_all(self, workers: Iterable[int], order: control.ToWorker) -> None:
+        body = _encoder.encode(order)  # once: the code of a job may be large
+        for slot in [self.slots[worker] for worker in workers]:
+            self._lines.order(slot.identity, body)
+
+    def order(self, worker: int, order: control.ToWorker) -> None:
+        self._order(self.slots[worker], order)
+
+    def _order(self, slot: Slot, order: control.ToWorker) -> None:
+        """Tell a worker. If it does not hear of it, and no new process comes in its place, it is taken for lost."""
+        self._lines.order(slot.identity, _encoder.encode(order))
+
+    def answer(self, identity: bytes, answer: bytes) -> None:
+        """Tell a client. If it does not hear of it, it asks again."""
+        try:
+            self._socket.send_multipart([identity, answer], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            self.refusals.counts[f"undeliverable: {error.strerror}"] += 1

@@ -1,0 +1,326 @@
+"""What clients ask of the controller, and the answers, some of which have to wait."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dirigo.runtime import control
+from dirigo.runtime.controller.checks import WAIT_S_MOST, check_request, check_role, cut_text
+from dirigo.runtime.controller.job_record import Commit, JobRecord
+from dirigo.runtime.errors import ControlError
+
+if TYPE_CHECKING:
+    from dirigo.runtime.controller.controller import Controller
+
+_log = logging.getLogger(__name__)
+
+_WAITING_MOST = 10_000
+_RELEASE_S = 30.0  # for the workers to confirm a commit
+_QUERIES_REMEMBERED = 4096
+_CLIENTS_REMEMBERED = 4096
+_encoder = msgspec.msgpack.Encoder()
+
+# Requests that change something: asked again, because a connection was cut, they are not carried out again.
+_CHANGES = (
+    control.Submit
+    | control.CancelJob
+    | control.EndSources
+    | control.FailJob
+    | control.Resize
+    | control.StopCluster
+    | control.ReleaseBatch
+)
+
+
+@dataclass
+class _Change:
+    """The last request of a client that changes something, and what it was answered."""
+
+    number: int
+    answer: bytes | None = None  # None while it has to wait
+
+
+@dataclass
+class _Waiting:
+    """A client that waits for a job to end."""
+
+    identity: bytes
+    number: int
+    job: str
+    until_s: float
+
+
+@dataclass
+class _Releasing:
+    """A commit that some workers have still to confirm."""
+
+    identity: bytes
+    number: int
+    missing: set[int]  # the workers
+    until_s: float
+    key: tuple[str, str, str]  # job, source, query
+    commit: Commit
+    outcomes: list[str] = field(default_factory=list)
+
+
+class Requests:
+    """Part of the controller, on its thread."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._waiting: list[_Waiting] = []
+        self._releasing: dict[int, _Releasing] = {}
+        self._last_release = 0
+        self._changes: OrderedDict[bytes, _Change] = OrderedDict()  # by client, the longest silent first
+
+    def refuse(self, identity: bytes, parts: list[bytes], error: Exception) -> None:
+        """Answer a request that cannot be read, if it is one."""
+        number = control.asked_number(parts)
+        if number is not None:
+            sentence = f"this is no request that the controller knows: {error}."
+            self._controller.answer(identity, _encoder.encode(control.Answer(number, None, sentence)))
+
+    def take(self, identity: bytes, asked: control.Asked, role: str) -> None:
+        number, request = asked.number, asked.request
+        try:
+            check_role(role, request)
+            check_request(request)
+        except ControlError as error:
+            self._controller.answer(identity, _encoder.encode(control.Answer(number, None, str(error))))
+            return
+        if self._is_known(identity, asked):
+            return
+        if self._controller.is_stopping:
+            self._answer(identity, number, None, "the cluster is stopping, and takes no more requests.")
+            return
+        if isinstance(request, _CHANGES):
+            self._changes[identity] = _Change(number)
+            self._changes.move_to_end(identity)
+            if len(self._changes) > _CLIENTS_REMEMBERED:
+                self._changes.popitem(last=False)
+        try:
+            done, value = self._do(identity, number, request)
+        except ControlError as error:
+            self._answer(identity, number, None, str(error))
+            return
+        except Exception as error:  # a client that gets no answer knows nothing
+            _log.exception("the controller could not handle %s", type(request).__name__)
+            self._answer(identity, number, None, f"the controller failed: {type(error).__name__}: {error}")
+            return
+        if done:
+            self._answer(identity, number, value)
+
+    def _is_known(self, identity: bytes, asked: control.Asked) -> bool:
+        """Whether a request was asked before; if so, it is answered as it was, or told that its answer has to wait."""
+        number = asked.number
+        answer: bytes | None = None
+        is_known = isinstance(asked.request, control.GetJob) and any(
+            (each.identity, each.number) == (identity, number) for each in self._waiting
+        )
+        change = self._changes.get(identity)
+        if change is not None and number < change.number:
+            return True  # a copy that was long on its way; nobody waits for it
+        if change is not None and number == change.number:
+            is_known, answer = True, change.answer
+        if is_known:
+            self._controller.answer(identity, answer or _encoder.encode(control.Answer(number, is_pending=True)))
+        return is_known
+
+    def _answer(self, identity: bytes, number: int, value: Any, error: str | None = None) -> None:
+        answer = _encoder.encode(control.Answer(number, value, error))
+        change = self._changes.get(identity)
+        if change is not None and change.number == number:
+            change.answer = answer
+        self._controller.answer(identity, answer)
+
+    def _do(self, identity: bytes, number: int, request: control.Request) -> tuple[bool, Any]:
+        """(whether the answer is known, the answer)"""
+        controller = self._controller
+        match request:
+            case control.GetStatus():
+                return True, self._status()
+            case control.Submit():
+                return True, controller.submit(request).status()
+            case control.GetJob():
+                job = self._job(request.job)
+                if request.wait_s > 0 and job.is_live and len(self._waiting) < _WAITING_MOST:
+                    until = time.monotonic() + min(request.wait_s, WAIT_S_MOST)
+                    self._waiting.append(_Waiting(identity, number, job.id, until))
+                    return False, None
+                return True, job.status()
+            case control.CancelJob():
+                job = self._live(request.job)
+                controller.end(job, "cancelled", None)
+                return True, job.status()
+            case control.EndSources():
+                job = self._job(request.job)
+                if (job.outcome or job.state) == "finished":  # even if the last figures have not come yet
+                    return True, job.status()  # its sources have ended, which is what was wanted
+                job = self._live(request.job)
+                self._check_source(job, request.source)
+                controller.drain(job, request.source)
+                return True, job.status()
+            case control.FailJob():
+                controller.fail(self._job(request.job).id, request.error, None)
+                return True, None
+            case control.Resize():
+                controller.wanted = request.workers
+                return True, None
+            case control.StopCluster():
+                controller.is_stopping = True
+                return True, None
+            case control.GetPlaces():
+                return True, self._places(request)
+            case control.IsCommitting():
+                last = self._job(request.job).commits.get((request.source, request.query))
+                return True, last is not None and last.batch == request.batch
+            case control.ReleaseBatch():
+                self._release(identity, number, request)
+                return False, None
+
+    def look(self, now: float, *, is_last: bool = False) -> None:
+        """Answer those whose wait is over."""
+        still = []
+        for waiting in self._waiting:
+            job = self._controller.jobs.get(waiting.job)
+            if job is None or not job.is_live or now >= waiting.until_s or is_last:
+                value = None if job is None else job.status()
+                self._answer(waiting.identity, waiting.number, value)
+            else:
+                still.append(waiting)
+        self._waiting = still
+        for request, releasing in list(self._releasing.items()):
+            if now >= releasing.until_s or is_last:
+                del self._releasing[request]
+                error = "a worker does not confirm the commit; the job may have failed."
+                self._answer(releasing.identity, releasing.number, None, error)
+
+    # --- jobs ----------------------------------------------------------------------------------------------------------
+
+    def _job(self, name: str) -> JobRecord:
+        jobs = self._controller.jobs
+        if name in jobs:
+            return jobs[name]
+        named = [job for job in jobs.values() if job.name == name]
+        if named:
+            return named[-1]
+        there = ", ".join(sorted({job.name for job in jobs.values()})) or "none yet"
+        raise ControlError(f"there is no job '{name}' in this cluster; its jobs: {there}.")
+
+    def _live(self, name: str) -> JobRecord:
+        job = self._job(name)
+        if not job.is_live or job.outcome is not None:
+            raise ControlError(f"job '{job.name}' is over: it is {job.outcome or job.state}.")
+        return job
+
+    def _status(self) -> control.ClusterStatus:
+        controller = self._controller
+        refused = dict(controller.refusals.counts)
+        for slot in controller.slots.values():
+            for reason, count in slot.figures.refused.items():
+                refused[reason] = refused.get(reason, 0) + count
+        return control.ClusterStatus(
+            controller.name,
+            time.monotonic() - controller.began_s,
+            tuple(slot.status(controller.pool.problem(slot.worker)) for slot in controller.slots.values()),
+            tuple(job.status() for job in controller.jobs.values()),
+            refused,
+        )
+
+    # --- rows from outside ---------------------------------------------------------------------------------------------
+
+    def _check_source(self, job: JobRecord, source: str | None) -> None:
+        if source is not None and source not in job.manifest.pushed:
+            names = ", ".join(job.manifest.pushed) or "none"
+            raise ControlError(f"job '{job.name}' has no source '{source}' that takes rows from outside; it has {names}.")
+
+    def _places(self, request: control.GetPlaces) -> control.SourcePlaces:
+        job = self._live(request.job)
+        names = list(job.manifest.pushed)
+        source = request.source
+        if source is None:
+            if len(names) != 1:
+                raise ControlError(
+                    f"job '{job.name}' has {len(names)} sources that take rows from outside ({', '.join(names) or 'none'}); "
+                    "name one with the option 'source'."
+                )
+            source = names[0]
+        self._check_source(job, source)
+        if job.state in ("waiting", "starting"):
+            raise ControlError(f"job '{job.name}' is starting; try again in a moment.")
+        count, schema = job.manifest.pushed[source]
+        splits = []
+        for split in range(count):
+            slot = self._controller.slots[job.places[source, split]]
+            assert slot.hello is not None
+            splits.append(control.SplitPlace(split, slot.worker, slot.incarnation, slot.hello.intake, slot.hello.key))
+        return control.SourcePlaces(job.id, source, schema, tuple(splits))
+
+    def _release(self, identity: bytes, number: int, request: control.ReleaseBatch) -> None:
+        job = self._live(request.job)
+        self._check_source(job, request.source)
+        commit = self._commit(job, request)
+        by_worker: dict[int, list[tuple[int, str]]] = {}
+        for attempt in () if commit.is_done else commit.attempts:
+            slot = self._controller.slots.get(attempt.worker)
+            if slot is None or slot.incarnation != attempt.incarnation:
+                raise ControlError("a worker that rows were brought to is gone; the job cannot go on.")
+            by_worker.setdefault(attempt.worker, []).append((attempt.split, attempt.attempt))
+        if not by_worker:
+            self._answer(identity, number, "released")
+            return
+        self._last_release += 1
+        until = time.monotonic() + _RELEASE_S
+        key = (job.id, request.source, request.query)
+        self._releasing[self._last_release] = _Releasing(identity, number, set(by_worker), until, key, commit)
+        for worker, attempts in by_worker.items():
+            order = control.Release(
+                self._last_release, job.id, request.source, request.query, request.batch, tuple(attempts)
+            )
+            self._controller.order(worker, order)
+
+    def _commit(self, job: JobRecord, request: control.ReleaseBatch) -> Commit:
+        """The commit of a micro-batch. One that was begun before, perhaps at some workers only, is gone on with."""
+        key = (request.source, request.query)
+        last = job.commits.get(key)
+        if last is not None and request.batch == last.batch:
+            return last
+        if last is not None and request.batch < last.batch:
+            return Commit(request.batch, (), is_done=True)
+        commit = job.commits[key] = Commit(request.batch, request.attempts)
+        if len(job.commits) > _QUERIES_REMEMBERED:
+            del job.commits[next(iter(job.commits))]
+        return commit
+
+    def _forget_commit(self, releasing: _Releasing) -> None:
+        """A commit that failed before anything was released: a replay may bring other attempts."""
+        name, source, query = releasing.key
+        job = self._controller.jobs.get(name)
+        if job is not None and not releasing.commit.has_begun and job.commits.get((source, query)) is releasing.commit:
+            del job.commits[source, query]
+
+    def released(self, worker: int, record: control.Released) -> None:
+        """A worker confirms a commit, or says why not."""
+        releasing = self._releasing.get(record.request)
+        if releasing is None or worker not in releasing.missing:
+            return
+        releasing.outcomes.append(cut_text(record.outcome))
+        releasing.missing.remove(worker)
+        if releasing.missing:
+            return
+        del self._releasing[record.request]
+        releasing.commit.has_begun |= any(outcome in ("released", "known") for outcome in releasing.outcomes)
+        wrong = [outcome for outcome in releasing.outcomes if outcome not in ("released", "known", "full")]
+        if wrong:
+            self._forget_commit(releasing)
+            self._answer(releasing.identity, releasing.number, None, wrong[0])
+        else:
+            outcome = "full" if "full" in releasing.outcomes else "released"
+            releasing.commit.is_done = outcome == "released"
+            self._answer(releasing.identity, releasing.number, outcome)

@@ -1,7 +1,0 @@
-"""The results of a job on disk: a log of Arrow record batches that readers pull by offset, as often as they like."""
-
-from dirigo.runtime.log.errors import LogError
-from dirigo.runtime.log.store import ResultLog
-from dirigo.runtime.log.stored import StoredLog
-
-__all__ = ["LogError", "ResultLog", "StoredLog"]

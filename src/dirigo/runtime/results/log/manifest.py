@@ -1,0 +1,88 @@
+"""What is known of a log beside its frames: which log it is, what its batches look like, and where it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+
+from dirigo.runtime.results.log import files
+from dirigo.runtime.results.log.errors import LogError, reason_of
+
+_FILE: Final = "log.json"
+_ENDED_FILE: Final = "ended"
+_VERSION: Final = 2
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    version: int
+    id: str
+    schema: bytes
+
+
+def create(folder: Path, schema: pa.Schema) -> str:
+    """Begin a log: its folder, its schema and a random id, by which it is told from another one in the same place."""
+    _check_that_batches_stand_alone(schema)
+    identity = uuid4().hex
+    manifest = _Manifest(_VERSION, identity, schema.serialize().to_pybytes())
+    try:
+        files.make_folder(folder)
+        files.replace_file(folder / _FILE, msgspec.json.encode(manifest))
+    except OSError as error:
+        raise LogError(f"A results log cannot be made in '{folder}' ({reason_of(error)}); choose another folder.") from error
+    return identity
+
+
+def load(folder: Path) -> tuple[str, pa.Schema]:
+    """Id and schema of the log in this folder."""
+    try:
+        manifest = msgspec.json.decode((folder / _FILE).read_bytes(), type=_Manifest)
+        if manifest.version == _VERSION:
+            return manifest.id, pa.ipc.read_schema(pa.py_buffer(manifest.schema))
+    except OSError as error:
+        raise LogError(f"There is no results log in '{folder}' ({reason_of(error)}); check the path.") from error
+    except (msgspec.MsgspecError, pa.ArrowException, ValueError) as error:
+        raise LogError(f"'{folder / _FILE}' is damaged ({error}); remove the folder.") from error
+    raise LogError(
+        f"The results log in '{folder}' has format {manifest.version}, and this is for {_VERSION}; "
+        "read it with the version of Dirigo that wrote it."
+    )
+
+
+def exists(folder: Path) -> bool:
+    return (folder / _FILE).exists()
+
+
+def mark_ended(folder: Path, at: int) -> None:
+    """Nothing comes any more at this offset or behind it. What lies before it must be on disk already."""
+    files.replace_file(folder / _ENDED_FILE, b"%d" % at)
+    files.sync_folder(folder)
+
+
+def ended_at(folder: Path) -> int | None:
+    """The offset behind the last record; None while more may come."""
+    try:
+        return int((folder / _ENDED_FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise LogError(f"'{folder / _ENDED_FILE}' is damaged ({error}); remove the folder.") from error
+
+
+def _check_that_batches_stand_alone(schema: pa.Schema) -> None:
+    for field in schema:
+        if _has_dictionary(field.type):
+            # The message of a record batch holds only the codes: the dictionary would be a message of its own.
+            raise LogError(
+                f"Column '{field.name}' has the type {field.type}, but a results log holds plain values; "
+                "cast it to the type of its dictionary first."
+            )
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return True
+    return any(_has_dictionary(kind.field(number).type) for number in range(kind.num_fields))

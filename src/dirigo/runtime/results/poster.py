@@ -1,0 +1,123 @@
+"""A worker's way to the results log: batches leave in order, and are kept until the log has them."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import zmq
+
+from dirigo.runtime.transport.link import Parcel, Sending
+from dirigo.runtime.transport.pieces import cut
+from dirigo.runtime.transport.reconnect import connect_again
+from dirigo.runtime.worker.site import Site
+
+_UNDER_WAY_BYTES_MOST = 8 << 20
+RECONNECT_AFTER_S = 6.0  # a connection over which no acknowledgment comes may be dead without knowing
+LOST_AFTER_S = 30.0
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Posted(msgspec.Struct, frozen=True, array_like=True):
+    """What precedes a record batch on its way to the log, or stands for the end of one partition."""
+
+    worker: int
+    incarnation: int
+    number: int
+    job: str
+    sink: str
+    partition: int
+    rows: int  # -1 at the end
+
+
+class LogAck(msgspec.Struct, frozen=True, array_like=True):
+    """The log has everything up to this number."""
+
+    number: int
+    is_missing: bool = False
+
+
+_acks = msgspec.msgpack.Decoder(LogAck)
+
+
+class LogPosting:
+    """Used by the fetcher alone."""
+
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self.socket = socket
+        self._sending = Sending()
+        self._under_way = 0
+        self._who: tuple[int, int] | None = None
+        self._endpoint = ""
+        self._connected_s = 0.0
+
+    def connect(self, endpoint: str, worker: int, incarnation: int) -> None:
+        if self._who is None:
+            self._endpoint = endpoint
+            self.socket.connect(endpoint)
+            self._who = (worker, incarnation)
+
+    def post(self, site: Site) -> None:
+        """Send what has come since, as much as may be under way at once."""
+        if self._who is None:
+            return
+        results = site.results
+        now = time.monotonic()
+        while results and self._under_way < _UNDER_WAY_BYTES_MOST:
+            job, sink, partition, rows, size = results.popleft()
+            if job not in site.jobs:
+                continue
+            body = memoryview(b"") if rows is None else memoryview(rows.serialize())
+            count = -1 if rows is None else rows.num_rows
+            number = self._sending.last + 1
+            head = _encoder.encode(Posted(*self._who, number, job, sink, partition, count))
+            self._sending.add(Parcel(number, cut((head, body)), ((job, size),)), now)
+            self._under_way += size
+        if self._sending.is_stuck(now):
+            self._sending.rewind()
+            self._look(site, now)
+        for parcel in self._sending.unsent():
+            try:
+                self.socket.send_multipart(parcel.frames, zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._sending.next_unsent = parcel.number + 1
+
+    def _look(self, site: Site, now: float) -> None:
+        """Nothing was acknowledged for a while: make the connection anew, and at last give up the jobs that wait for it."""
+        silent_s = self._sending.silent_s(now)
+        if silent_s > RECONNECT_AFTER_S and now - self._connected_s > RECONNECT_AFTER_S:
+            self._connected_s = now
+            connect_again(self.socket, self._endpoint)
+        if silent_s > LOST_AFTER_S:
+            jobs = {job for parcel in self._sending.kept for job, _ in parcel.charges}
+            jobs |= {result.job for result in list(site.results)}
+            with site.lock:
+                for job in jobs:
+                    site.fail(
+                        job,
+                        f"worker {site.worker.id} cannot bring its results to the log at {self._endpoint}; see that its "
+                        "host can connect to it, and submit the job again.",
+                        None,
+                    )
+
+    def receive(self, site: Site) -> None:
+        """Acknowledgments."""
+        while True:
+            try:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                ack = _acks.decode(frames[0])
+            except (msgspec.DecodeError, ValueError) as error:
+                site.refusals.note("a malformed acknowledgment", str(error))
+                continue
+            for parcel in self._sending.acknowledge(ack.number, time.monotonic()):
+                ((name, size),) = parcel.charges
+                self._under_way -= size
+                job = site.jobs.get(name)
+                if job is not None:
+                    job.logged_bytes += size
+            if ack.is_missing:
+                self._sending.rewind()

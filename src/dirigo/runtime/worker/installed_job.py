@@ -1,0 +1,238 @@
+"""A job as one worker knows it: its actors, those of its sources that are read here, and what is counted for it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from math import inf
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+
+from dirigo.flow.operators.sink_rows import SinkRows
+from dirigo.flow.plan.job import Job
+from dirigo.flow.sources.pushed import PushedSource, PushedSplit
+from dirigo.flow.sources.reader import Emission, SourceReader
+from dirigo.kernel import (
+    Address,
+    Executable,
+    Source,
+    WorkerId,
+    operator_of,
+)
+from dirigo.runtime.client.shipment import unship
+from dirigo.runtime.control import Install, JobFigures
+from dirigo.runtime.ingest.pusher import StageAck, StageHeader
+from dirigo.runtime.ingest.staging import Staging
+from dirigo.runtime.results.sink import LogSink
+from dirigo.runtime.transport.payload import Schemas
+from dirigo.runtime.worker.budget import Budget
+from dirigo.runtime.worker.row_costs import RowCosts
+from dirigo.runtime.worker.user_code import hosted, sealed_outputs
+from dirigo.scheduling import for_worker
+
+ROWS_AT_ONCE = 16_384
+# How long a message of a source should take at most, wherever it or what comes of it is executed: a part of the tightest
+# objective, because a message is not interrupted. Without any objective, large messages are the cheapest.
+MESSAGE_SHARE = 0.03
+MESSAGE_LEAST_S = 0.003
+
+PostResult = Callable[[str, str, int, pa.RecordBatch | None], None]
+
+
+class InstalledJob:
+    """One job at one worker. Building it runs the user's code."""
+
+    def __init__(self, install: Install, worker: WorkerId, post_result: PostResult, schemas: Schemas, folder: Path) -> None:
+        self.id = install.job
+        self.figures = JobFigures()
+        self.budget = Budget(install.budget_bytes)
+        self.posted_bytes = 0  # handed to the results log; the worker thread counts
+        self.logged_bytes = 0  # arrived there; the fetcher counts
+        self.state_sizes: dict[Address, int] = {}
+        self.state_cursor = 0
+        job = self._job = Job(unship(install.shipment), install.workers, install.job)
+        self.strategy_key = install.strategy
+        pattern = pickle.loads(install.strategy)  # of a holder of the cluster's keys, as the flow is
+        self.new_strategy = partial(for_worker, pattern)
+        self.latency_s = job.objective.latency_s
+        self.weight = 1.0 if job.flow.slo is None else job.flow.slo.weight
+        self.helpers: frozenset[WorkerId] = frozenset()  # the workers that know it, once it has started
+        self.helpers_version = 0
+        self.used: set[WorkerId] = set()  # other workers that something of it was sent to from here
+        self.row_costs = RowCosts()
+        self.leaves = {
+            address
+            for stage in job.plan.stages
+            for address, downstreams in zip(stage.addresses, stage.downstreams, strict=True)
+            if not downstreams
+        }
+        self._schemas = schemas
+        operators = {address: stage.operator for stage in job.plan.stages for address in stage.addresses}
+        self.specs = [hosted(spec, operators[spec.address], schemas) for spec in job.specs()]
+        self.remains: list[Any] = []  # what the kernel kept for it, once it is gone
+        self.source_workers = frozenset(job.homes[reader.address] for reader in job.readers)
+        self.readers: list[SourceReader] = []  # those that are read here
+        self.sources: dict[Address, Source] = {}
+        self.staging: dict[tuple[str, int], Staging] = {}  # (source, split) -> where rows from outside wait
+        self._staging_lock = Lock()  # rows come in on one thread, and are released on another
+        for reader in job.readers:
+            if job.homes[reader.address] == worker:
+                self.readers.append(reader)
+            else:
+                reader.split.close()
+        self._attach(post_result, folder)
+        self.active = list(self.readers)
+        self.retry_s: dict[Address, float] = {}  # when to ask a source again that had nothing
+        self.turn_s: dict[Address, float] = {}  # when to read a source again although messages wait
+        self.is_started = False
+        self.is_paused = False
+        self.to_end: set[str] = set()  # sources that were asked to end, by operator; "" for all
+
+    def _attach(self, post_result: PostResult, folder: Path) -> None:
+        """Connect sinks and sources to what is outside of the job."""
+        for stage in self._job.plan.stages:
+            operator = stage.operator
+            if isinstance(operator, SinkRows) and isinstance(operator.sink, LogSink):
+                operator.sink.post = self._post(post_result, operator.name)
+        for reader in self.readers:
+            if isinstance(reader.source, PushedSource):
+                assert isinstance(reader.split, PushedSplit)
+                operator_name, split = operator_of(reader.target), partition_of(reader.target)
+                place = folder / self.id / f"{operator_name}-{split}"
+                staging = self.staging[operator_name, split] = Staging(place, reader.source.schema, time=reader.source.time)
+                reader.split.attach(staging)
+
+    def _post(self, post_result: PostResult, sink: str) -> Callable[[int, pa.RecordBatch | None], None]:
+        return lambda partition, rows: post_result(self.id, sink, partition, rows)
+
+    # --- sources -------------------------------------------------------------------------------------------------------
+
+    def next_reader(self, now: float, *, while_messages_wait: bool) -> SourceReader | None:
+        """The source that is read next, the furthest behind in event time first; None if none may or has anything."""
+        if not self.is_started or not self.active:
+            return None
+        best: SourceReader | None = None
+        for reader in self.active:
+            if self.retry_s.get(reader.address, 0.0) > now:
+                continue
+            if while_messages_wait and self.turn_s.get(reader.address, 0.0) > now:
+                continue
+            if self.sources[reader.address].is_waiting():  # for a barrier's acknowledgment: what it emits would pile up
+                continue
+            if best is None or self._lateness(reader) < self._lateness(best):
+                best = reader
+        if best is None or not best.holds_others_back:
+            return best
+        return None if self.budget.is_ahead(best.newest_ms, self._times()) else best
+
+    def asked_again_at(self) -> list[float]:
+        """When each source may be read again, as far as that is up to the source."""
+        return [self.retry_s.get(reader.address, 0.0) for reader in tuple(self.active)] if self.is_started else []
+
+    def next_to_end(self) -> SourceReader | None:
+        """A source that was asked to end and has not yet."""
+        return next((reader for reader in self.active if self.should_end(reader)), None) if self.is_started else None
+
+    def _times(self) -> list[int]:
+        """How far in event time those sources are that others wait for."""
+        return [reader.newest_ms for reader in self.active if reader.holds_others_back]
+
+    def _lateness(self, reader: SourceReader) -> tuple[int, int]:
+        """The furthest behind comes first; a source without time, or an idle one, is as far as the furthest behind."""
+        newest = reader.newest_ms if reader.holds_others_back else min(self._times(), default=0)
+        return (newest, reader.rows)
+
+    def should_end(self, reader: SourceReader) -> bool:
+        if not self.to_end or isinstance(reader.source, PushedSource):  # which ends when all that it has is read
+            return False
+        return "" in self.to_end or operator_of(reader.target) in self.to_end
+
+    def read(self, reader: SourceReader, rows_max: int, now: float) -> Sequence[Emission]:
+        """Read a piece of a source, or end it. Runs without the lock."""
+        if self.should_end(reader):
+            emissions: list[Emission] = []
+            reader.end(emissions, now)
+            return emissions
+        return sealed_outputs(reader.read(rows_max, now), reader.target, self._schemas)
+
+    def note_cost(self, message: Executable, rows: int, elapsed_s: float) -> None:
+        """Learn what rows cost, so that sources cut them into messages that do not take long: no message is interrupted."""
+        if not message.critical:
+            self.row_costs.learn(message.to, rows, elapsed_s)
+
+    def cut_messages(self, reader: SourceReader, tightest_s: float) -> None:
+        """Say how many rows a message may carry, for the sake of the tightest objective of all jobs here."""
+        message_s = max(MESSAGE_LEAST_S, MESSAGE_SHARE * tightest_s)
+        dearest_s = self.row_costs.dearest_row_s() if tightest_s < inf else 0.0
+        reader.message_rows = max(1, int(message_s / dearest_s)) if dearest_s * ROWS_AT_ONCE > message_s else ROWS_AT_ONCE
+
+    def note_read(self, reader: SourceReader, rows_before: int) -> None:
+        self.figures.rows_in += reader.rows - rows_before
+        if reader.has_ended:
+            self.active.remove(reader)
+        self.budget.behind_ms = min(self._times(), default=None)
+        watermarks = [each.watermark for each in self.readers if not each.has_ended]
+        self.figures.watermark_ms = min(watermarks, default=None)
+
+    def end_source(self, source: str | None) -> None:
+        """Have a source end, or all of them. One that takes rows from outside first gives what it has."""
+        for (name, _), staging in self.staging.items():
+            if source in (None, name):
+                with self._staging_lock:
+                    staging.end()
+        self.to_end.add(source or "")
+
+    # --- rows from outside ---------------------------------------------------------------------------------------------
+
+    def stage(self, header: StageHeader, frames: Sequence[bytes]) -> StageAck:
+        """Rows have come that wait for their commit."""
+        staging = self.staging.get((header.source, header.split))
+        if staging is None:
+            return StageAck(header.attempt, header.number, f"this worker does not read split {header.split}; try again.")
+        with self._staging_lock:
+            return staging.receive(header, frames)
+
+    def release(self, source: str, query: str, batch: int, attempts: Sequence[tuple[int, str]]) -> str:
+        """A commit: "released", "known" if it was before, or "full" while what was released earlier is still being read."""
+        by_split: dict[int, list[str]] = {}
+        for split, attempt in attempts:
+            by_split.setdefault(split, []).append(attempt)
+        with self._staging_lock:
+            places = {split: self.staging[source, split] for split in by_split}
+            if any(place.queued_bytes() > self.budget.limit for place in places.values()):
+                return "full"
+            for split, its in by_split.items():  # all of them or none
+                places[split].check(query, batch, its)
+            fresh = [places[split].release(query, batch, its) for split, its in by_split.items()]
+        return "released" if any(fresh) else "known"
+
+    def refresh(self) -> None:
+        """Bring figures up to date that are not kept all the time."""
+        self.figures.rows_out = self.figures.account.results
+        self.figures.messages = self.figures.account.messages
+        self.figures.queued_bytes = self.budget.queued
+        self.figures.state_bytes = self.budget.state_bytes
+        self.figures.late_rows = sum(self._job.plan.late_rows_dropped.values())
+        self.figures.paused = self.is_paused
+
+    def close(self) -> None:
+        """Let go of what waits here. Sources run the user's code when they are closed: see ``close_readers``."""
+        with self._staging_lock:
+            for staging in self.staging.values():
+                staging.close()
+
+    def close_readers(self) -> None:
+        """Close the sources, and let go of states: on the thread that runs the job's code."""
+        for reader in self.readers:
+            with suppress(Exception):
+                reader.split.close()
+        self.remains.clear()
+
+
+def partition_of(address: Address) -> int:
+    return int(address.rsplit("/", 1)[1])

@@ -1,0 +1,1 @@
+"""Spark in: DataFrames as sources of jobs."""

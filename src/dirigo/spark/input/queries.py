@@ -1,0 +1,121 @@
+"""The Spark queries that feed jobs: each ends its source when it ends, fails its job when it fails, and goes with it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from dirigo.flow import Dataflow
+from dirigo.flow.api.dataflow import SourceNode
+from dirigo.runtime.client.client import Client, JobHandle
+from dirigo.runtime.errors import ControlError
+from dirigo.runtime.threads import ServiceThread
+from dirigo.spark.input.source import SparkQuery, SparkSource, reason_of
+
+_TRIES = 3
+_LOOK_S = 0.02
+_POLL_S = 0.5
+_LIVE = ("starting", "running", "draining")
+
+
+class Feeding:
+    """All queries that this process runs for the jobs of one cluster."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._threads: list[ServiceThread] = []
+        self._lock = threading.Lock()
+        self._queries: dict[str, list[SparkQuery]] = {}  # by job
+        self._stopped: set[str] = set()  # jobs that are to get no more rows: also from a query that starts after that
+        self._is_stopping = threading.Event()
+
+    def sessions_of(self, flow: Dataflow) -> list[Any]:
+        """The sessions of the DataFrames that a flow reads."""
+        return [source.session for _, source in _spark_sources(flow) if source.session is not None]
+
+    def start(self, flow: Dataflow, job: JobHandle) -> None:
+        """Run the queries of a job that was just submitted; each is looked after by a thread of its own."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        for name, source in _spark_sources(flow):
+            if source.session is not None:
+                failing = partial(self._tell_failure, job)
+                thread = ServiceThread(self._feed, name=f"feeds {job.id}", on_escape=failing, args=(job, name, source))
+                thread.start()
+                self._threads.append(thread)
+
+    def stop_queries(self, job: str) -> None:
+        """Before a job's sources are ended: what would still write to them, now or as soon as it has started."""
+        with self._lock:
+            self._stopped.add(job)
+            queries = self._queries.pop(job, [])
+        for query in queries:
+            query.stop()
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _feed(self, job: JobHandle, name: str, source: SparkSource) -> None:
+        query: SparkQuery | None = None
+        try:
+            if self._wait_for_start(job):
+                query = source.start(job.id, name)
+                if query is not None and self._keep(job.id, query):
+                    self._look_after(job, name, query)
+        except ControlError as error:
+            if not self._is_stopping.is_set():  # or the cluster goes, and the job with it
+                self._tell_failure(job, f"the query of source '{name}' was given up: {error}")
+        except Exception as error:  # whatever Spark raises at the start of a query
+            self._tell_failure(job, f"the query of source '{name}' cannot start: {reason_of(str(error))}")
+        finally:
+            if query is not None:
+                query.stop()
+                with self._lock, suppress(KeyError, ValueError):
+                    self._queries[job.id].remove(query)
+            self._client.close_thread()
+
+    def _keep(self, job: str, query: SparkQuery) -> bool:
+        """Remember a query that has been started; False if it was stopped before."""
+        with self._lock:
+            if job in self._stopped:
+                return False
+            self._queries.setdefault(job, []).append(query)
+            return True
+
+    def _wait_for_start(self, job: JobHandle) -> bool:
+        while not self._is_stopping.is_set() and job.id not in self._stopped:
+            state = job.status().state
+            if state != "starting":
+                return state in _LIVE
+            time.sleep(_LOOK_S)
+        return False
+
+    def _look_after(self, job: JobHandle, name: str, query: SparkQuery) -> None:
+        while not self._is_stopping.is_set():
+            if query.wait(_POLL_S):
+                state = job.status().state
+                if state == "running" and query.error is not None:
+                    self._tell_failure(job, f"the query of source '{name}' failed: {query.error}")
+                elif state == "running":
+                    self._client.end_sources(job.id, name)
+                return
+            if job.status().state not in _LIVE:
+                return
+
+    def _tell_failure(self, job: JobHandle, error: str) -> None:
+        for _ in range(_TRIES):
+            with suppress(ControlError):
+                self._client.fail(job.id, error)
+                return
+
+
+def _spark_sources(flow: Dataflow) -> list[tuple[str, SparkSource]]:
+    return [
+        (node.name, node.source)
+        for node in flow.nodes
+        if isinstance(node, SourceNode) and isinstance(node.source, SparkSource)
+    ]

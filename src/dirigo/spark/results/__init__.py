@@ -1,0 +1,1 @@
+"""Spark out: results of jobs as DataFrames."""

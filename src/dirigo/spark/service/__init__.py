@@ -1,0 +1,1 @@
+"""A cluster in the background, and the file by which it is found."""
