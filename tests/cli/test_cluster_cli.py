@@ -13,7 +13,7 @@ import pytest
 from cli.commands import ENDLESS, SHOWN, begun, ended, home_of_clusters, refused, run, until, written
 from dirigo.spark.service import file as service_file
 from dirigo.spark.service import service
-from dirigo.spark.service.file import Service
+from dirigo.spark.service.file import RunningService
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,7 @@ def test_a_start_that_is_interrupted_leaves_nothing(home: Path) -> None:
 def test_a_file_of_a_dead_process_is_replaced(home: Path) -> None:
     service_file.make_folder("dirigo")
     # Our own number, but of a process that began at another time: it must be neither believed nor signalled.
-    service_file.write(Service("dirigo", os.uname().nodename, os.getpid(), "1", 0.0, "ready"))
+    service_file.write(RunningService("dirigo", os.uname().nodename, os.getpid(), "1", 0.0, "ready"))
     line = refused("cluster", "stop")
     assert "no cluster 'dirigo' runs" in line
     assert f"(process {os.getpid()} of the last one is gone: see {home}" in line
@@ -114,7 +114,7 @@ def test_a_process_that_does_not_want_to_end_is_killed_with_all_it_started(
         started = service_file.started_of(process.pid)
         assert started is not None
         service_file.make_folder("dirigo")
-        service_file.write(Service("dirigo", os.uname().nodename, process.pid, started, 0.0, "ready"))
+        service_file.write(RunningService("dirigo", os.uname().nodename, process.pid, started, 0.0, "ready"))
         assert len(service_file.members_of(process.pid)) == 2
         assert "cluster 'dirigo' is killed" in run("cluster", "stop")[0]
         assert service_file.members_of(process.pid) == []

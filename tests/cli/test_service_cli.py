@@ -20,13 +20,13 @@ import pytest
 from cli.commands import ENDLESS, FAILING, SHOWN, begun, ended, home_of_clusters, refused, renamed, run, until, written
 from dirigo.runtime.client.client import Client
 from dirigo.spark.service import file as service_file
-from dirigo.spark.service.file import Service
+from dirigo.spark.service.file import RunningService
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """A cluster that all tests here share."""
     with home_of_clusters(tmp_path_factory.mktemp("home")):
         out, _ = run("cluster", "start", "--workers", "2")
@@ -47,12 +47,12 @@ def state_of(job: str) -> str:
 # --- a cluster -------------------------------------------------------------------------------------------------------------
 
 
-def test_other_clusters_are_named(cluster: Service) -> None:
+def test_other_clusters_are_named(cluster: RunningService) -> None:
     assert "or name one that runs with --cluster: dirigo." in refused("jobs", "--cluster", "other")
     assert "or name one that runs with --name: dirigo." in refused("cluster", "stop", "--name", "other")
 
 
-def test_only_its_owner_can_read_the_keys(cluster: Service) -> None:
+def test_only_its_owner_can_read_the_keys(cluster: RunningService) -> None:
     file = service_file.file_of("dirigo")
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
@@ -64,7 +64,7 @@ def test_only_its_owner_can_read_the_keys(cluster: Service) -> None:
 
 
 def test_who_has_the_keys_of_a_reader_may_look_and_nothing_else(
-    cluster: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: RunningService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy of the reader's file under a home of one's own is all that is needed."""
     run("submit", written(tmp_path, ENDLESS), "--name", "looked-at")
@@ -91,11 +91,11 @@ def test_who_has_the_keys_of_a_reader_may_look_and_nothing_else(
     run("cancel", "looked-at")
 
 
-def test_a_second_cluster_of_the_name_is_refused(cluster: Service) -> None:
+def test_a_second_cluster_of_the_name_is_refused(cluster: RunningService) -> None:
     assert f"a cluster 'dirigo' runs already, as process {cluster.pid}" in refused("cluster", "start")
 
 
-def test_the_status_of_a_cluster(cluster: Service, tmp_path: Path) -> None:
+def test_the_status_of_a_cluster(cluster: RunningService, tmp_path: Path) -> None:
     out, _ = run("cluster", "status", "--json", tmp_path / "status.json")
     assert f"cluster 'dirigo' is ready: process {cluster.pid}" in out
     figures = json.loads((tmp_path / "status.json").read_text())
@@ -105,7 +105,7 @@ def test_the_status_of_a_cluster(cluster: Service, tmp_path: Path) -> None:
     assert "secret" not in (tmp_path / "status.json").read_text()
 
 
-def test_a_cluster_of_another_machine_is_asked_not_looked_for(cluster: Service) -> None:
+def test_a_cluster_of_another_machine_is_asked_not_looked_for(cluster: RunningService) -> None:
     """A home folder may be shared: there, the number of a process says nothing."""
     assert service_file.read("shared") is None
     service_file.make_folder("shared")
@@ -118,7 +118,7 @@ def test_a_cluster_of_another_machine_is_asked_not_looked_for(cluster: Service) 
 # --- jobs ------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_is_submitted_watched_and_drained(cluster: Service, tmp_path: Path) -> None:
+def test_a_job_is_submitted_watched_and_drained(cluster: RunningService, tmp_path: Path) -> None:
     out, _ = run("submit", written(tmp_path, ENDLESS), "--name", "drained", "--budget", "1 MB")
     (job,) = re.findall(r"submitted as (drained~\d+)", out)
     assert "a job 'drained' is running already" in refused("submit", tmp_path / "flows.py", "--name", "drained")
@@ -135,7 +135,7 @@ def test_a_job_is_submitted_watched_and_drained(cluster: Service, tmp_path: Path
     assert figures["metrics"]["rows_in"] == figures["metrics"]["rows_out"] == len(lines) > 0
 
 
-def test_a_job_is_cancelled_by_its_id(cluster: Service, tmp_path: Path) -> None:
+def test_a_job_is_cancelled_by_its_id(cluster: RunningService, tmp_path: Path) -> None:
     out, _ = run("submit", written(tmp_path, ENDLESS), "--name", "cancelled")
     (job,) = re.findall(r"submitted as (cancelled~\d+)", out)
     assert f"job {job} is cancelled" in run("cancel", job)[0]
@@ -144,13 +144,13 @@ def test_a_job_is_cancelled_by_its_id(cluster: Service, tmp_path: Path) -> None:
     assert "there is no job 'nobody' in this cluster" in refused("drain", "nobody")
 
 
-def test_rows_come_to_whoever_waits(cluster: Service, tmp_path: Path) -> None:
+def test_rows_come_to_whoever_waits(cluster: RunningService, tmp_path: Path) -> None:
     out, _ = run("submit", written(tmp_path, SHOWN), "--wait")
     assert out.startswith("a=3\na=4\n")
     assert re.search(r"shown +finished +5 +2 ", out)
 
 
-def test_a_job_that_fails_tells_where(cluster: Service, tmp_path: Path) -> None:
+def test_a_job_that_fails_tells_where(cluster: RunningService, tmp_path: Path) -> None:
     file = written(tmp_path, FAILING)
     out, errors = run("submit", file, "--follow", code=1)
     assert "failed" in out
@@ -159,14 +159,14 @@ def test_a_job_that_fails_tells_where(cluster: Service, tmp_path: Path) -> None:
     assert "operator 'map' cannot handle the row" in run("jobs")[0]
 
 
-def test_a_callback_that_fails_tells_where(cluster: Service, tmp_path: Path) -> None:
+def test_a_callback_that_fails_tells_where(cluster: RunningService, tmp_path: Path) -> None:
     text = SHOWN.replace("dg.to_console()", "dg.to_callback(lambda row: 1 // 0)").replace("shown", "calling")
     _, errors = run("submit", written(tmp_path, text), "--wait", code=1)
     assert errors.startswith("error: job 'calling' failed: ")
     assert "ZeroDivisionError" in errors
 
 
-def test_whoever_waits_can_go_and_the_job_goes_on(cluster: Service, tmp_path: Path) -> None:
+def test_whoever_waits_can_go_and_the_job_goes_on(cluster: RunningService, tmp_path: Path) -> None:
     process = begun("submit", written(tmp_path, ENDLESS), "--name", "left", "--wait")
     until(lambda: "left" in run("jobs")[0], "the job is there")
     process.send_signal(signal.SIGINT)
@@ -189,12 +189,12 @@ def test_whoever_waits_can_go_and_the_job_goes_on(cluster: Service, tmp_path: Pa
     ],
 )
 def test_what_cannot_be_submitted_gives_one_line(
-    cluster: Service, tmp_path: Path, text: str, arguments: tuple[str, ...], sentence: str
+    cluster: RunningService, tmp_path: Path, text: str, arguments: tuple[str, ...], sentence: str
 ) -> None:
     assert sentence in refused("submit", written(tmp_path, text), *arguments)
 
 
-def test_top_is_live_until_q_is_pressed(cluster: Service) -> None:
+def test_top_is_live_until_q_is_pressed(cluster: RunningService) -> None:
     keyboard, terminal = pty.openpty()
     command = [sys.executable, "-c", "from dirigo.cli import main; main()", "top"]
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}

@@ -49,7 +49,7 @@ class ProxiedController(Controller):
     def _greet(self, identity: bytes, hello: control.Hello) -> None:
         ways = {
             lane: self._proxy.through(getattr(hello, lane), f"to worker {hello.worker} {lane}")
-            for lane in ("control", "data", "intake")
+            for lane in ("control", "data", "ingest")
         }
         super()._greet(identity, msgspec.structs.replace(hello, **ways))
 

@@ -172,7 +172,7 @@ def test_rows_that_are_pushed_arrive_once_although_their_connection_is_cut(clust
         for first in range(0, 8 * block, block):
             pusher.push(pa.record_batch({"n": pa.array(range(first, first + block), pa.int64())}))
             if first == 2 * block:
-                way = the_only(cluster, f"to worker {place.worker} intake")
+                way = the_only(cluster, f"to worker {place.worker} ingest")
                 cluster.proxy.swallow_back(way)  # acknowledgments are lost, and then rows
             if first == 4 * block:
                 time.sleep(UNDER_WAY_S)

@@ -14,7 +14,7 @@ import zmq
 
 from dirigo.runtime import control
 from dirigo.runtime.client.shipment import SHIPMENT_BYTES_MOST
-from dirigo.runtime.transport.pieces import cut
+from dirigo.runtime.transport.fragments import cut
 from runtime.clusters import PATIENCE_S, until
 from runtime.pretenders import PretendedCluster
 
@@ -252,7 +252,7 @@ def test_reports_that_no_worker_could_mean(cluster: PretendedCluster, client: Ha
         {"key": "x" * 1_000},
         {"data": "ipc:///tmp/x"},
         {"control": "tcp://"},
-        {"intake": "tcp://h:1/../x"},
+        {"ingest": "tcp://h:1/../x"},
         {"pid": -1},
     ],
     ids=str,

@@ -25,7 +25,7 @@ SENT_MIB_MOST = 192  # of what was announced, unless the other side hangs up bef
 GROWTH_MIB_MOST = 64
 CROWD = 600
 STAYING_MOST = 300
-LISTENERS = ("controller", "log", "control lane", "data lane", "intake")
+LISTENERS = ("controller", "log", "control lane", "data lane", "ingest")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def listener(cluster: LocalCluster, name: str) -> tuple[str, int]:
         "log": (access.log, mine),
         "control lane": (hello.control, workers),
         "data lane": (hello.data, workers),
-        "intake": (hello.intake, workers),
+        "ingest": (hello.ingest, workers),
     }[name]
 
 

@@ -15,7 +15,7 @@ import zmq
 from dirigo.runtime.results import poster as log_posting
 from dirigo.runtime.results.poster import LOST_AFTER_S, RECONNECT_AFTER_S, LogAck, LogPosting
 from dirigo.runtime.transport.authenticator import Refusals
-from dirigo.runtime.worker.site import Result
+from dirigo.runtime.worker.core import Result
 
 
 class Socket:
@@ -47,7 +47,7 @@ def test_results_that_nobody_acknowledges_fail_their_jobs_with_a_sentence(monkey
     failed: list[tuple[str, str]] = []
     rows = pa.record_batch({"n": [1, 2, 3]})
     large = log_posting._UNDER_WAY_BYTES_MOST
-    site: Any = SimpleNamespace(
+    core: Any = SimpleNamespace(
         lock=Lock(),
         worker=SimpleNamespace(id=3),
         jobs={name: SimpleNamespace(logged_bytes=0) for name in ("kept~1", "waiting~2", "other~3")},
@@ -62,9 +62,9 @@ def test_results_that_nobody_acknowledges_fail_their_jobs_with_a_sentence(monkey
     def wait(seconds: float) -> None:
         for _ in range(round(seconds * 10)):
             now[0] += 0.1
-            posting.post(site)
+            posting.post(core)
 
-    posting.post(site)
+    posting.post(core)
     wait(LOST_AFTER_S - 1.0)
     assert not failed
     assert 3 <= socket.connected - 1 <= LOST_AFTER_S / RECONNECT_AFTER_S
@@ -75,7 +75,7 @@ def test_results_that_nobody_acknowledges_fail_their_jobs_with_a_sentence(monkey
     )
     failed.clear()
     socket.acks.append(msgspec.msgpack.encode(LogAck(1)))
-    posting.receive(site)
+    posting.receive(core)
     wait(1.0)
-    assert not site.results, "it goes on where it was"
-    assert site.jobs["kept~1"].logged_bytes == large
+    assert not core.results, "it goes on where it was"
+    assert core.jobs["kept~1"].logged_bytes == large

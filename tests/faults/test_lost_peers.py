@@ -14,7 +14,7 @@ from dirigo.runtime.errors import JobFailed
 from dirigo.runtime.transport.keys import WORKER, KeyPair, KeyRing
 from dirigo.runtime.transport.payload import Schemas
 from dirigo.runtime.transport.peers import CONTROL, LOST_AFTER_S, REPORT_AGAIN_S, Peers
-from dirigo.runtime.transport.wire import FORMAT, Head, Pressure
+from dirigo.runtime.transport.wire import FORMAT, PacketHead, Pressure
 from faults.impatient import run_impatient_worker
 from faults.proxied import ProxiedCluster
 from runtime.clusters import PATIENCE_S, counting, until
@@ -38,7 +38,7 @@ class Place:
         self.peers.send_pressure(Pressure("job~1", 0, 0, 0, None), [OTHER])
 
     def acknowledge(self, number: int) -> None:
-        head = Head(FORMAT, OTHER, 1, 0, 1, 0, (number, 0), False, (0.0, 0.0), (), ())
+        head = PacketHead(FORMAT, OTHER, 1, 0, 1, 0, (number, 0), False, (0.0, 0.0), (), ())
         assert self.peers.accept(CONTROL, head, 0) == ""
 
     def tend_for(self, seconds: float) -> int:

@@ -129,15 +129,15 @@ def test_a_job_that_sent_something_to_a_worker_goes_on_only_if_that_worker_was_l
     with OneWorker(tmp_path, monkeypatch) as alone:
         job = alone.start(counting("sends", rows=10, sink=dg.discard())[0])
         silent = alone.start(counting("silent", rows=10, sink=dg.discard())[0])
-        alone.site.set_members((other,))
-        alone.site.worker.outgoing.append(Note("sends/x/0", 1, "sends/y/0", 0, "note"))
-        alone.site.flush()
-        assert alone.site.users_of(1) == (job.id,)
-        alone.site.set_members((), left)
-        assert (job.id in alone.site.jobs) == lives
-        assert silent.id in alone.site.jobs
-        assert alone.site.users_of(1) == ()
-        alone.site.reports.clear()
+        alone.core.set_members((other,))
+        alone.core.worker.outgoing.append(Note("sends/x/0", 1, "sends/y/0", 0, "note"))
+        alone.core.flush()
+        assert alone.core.users_of(1) == (job.id,)
+        alone.core.set_members((), left)
+        assert (job.id in alone.core.jobs) == lives
+        assert silent.id in alone.core.jobs
+        assert alone.core.users_of(1) == ()
+        alone.core.reports.clear()
 
 
 # --- workers that do not come ----------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from dirigo.runtime.errors import ControlError, JobFailed
 from dirigo.runtime.results.poster import LogAck, Posted
 from dirigo.runtime.results.server import JOBS_KEPT, LogServer
 from dirigo.spark.results.reading import LogReader, LogStreamReader
-from dirigo.spark.service.file import Service
+from dirigo.spark.service.file import RunningService
 from runtime.clusters import PATIENCE_S, LocalCluster, counting, until
 from runtime.pretenders import PretendedCluster, Pretender, QuietPool
 
@@ -238,7 +238,7 @@ def test_a_service_whose_log_ends_says_so_and_ends_with_an_error(tmp_path: Path)
     command = [sys.executable, "-m", "dirigo.spark.service.service", settings]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1, done.stderr
-    told = msgspec.json.decode((tmp_path / "clusters" / "broken" / "access.json").read_bytes(), type=Service)
+    told = msgspec.json.decode((tmp_path / "clusters" / "broken" / "access.json").read_bytes(), type=RunningService)
     assert told.state == "failed"
     assert told.problem is not None
     assert "the thread 'results log' of the service ended by an error: RuntimeError: a bug of ours" in told.problem

@@ -21,7 +21,7 @@ from dirigo.runtime.errors import ControlError
 from dirigo.runtime.ingest.pusher import Pusher, PushError
 from dirigo.runtime.results.poster import Posted
 from dirigo.runtime.transport.keys import CLIENT, READER, ROLES, WORKER, WRITER, Keys
-from dirigo.runtime.transport.wire import FORMAT, Head, encode_head
+from dirigo.runtime.transport.wire import FORMAT, PacketHead, encode_head
 from dirigo.spark.data_source import format_of
 from runtime.clusters import PATIENCE_S, LocalCluster, counting, until
 
@@ -126,7 +126,7 @@ def test_nobody_poses_as_a_worker(cluster: LocalCluster, job: JobHandle, role: s
         lie = Posted(0, slot.incarnation, 1, job.id, "out", 0, -1)
         sockets["log"].send_multipart([msgspec.msgpack.encode(lie), b""])
         strangers = cluster.client.status().refused.get(STRANGER, 0)
-        head = Head(FORMAT, 1, incarnations[1], 0, incarnations[0], 1, (0, 0), False, (0.0, 0.0), (), ())
+        head = PacketHead(FORMAT, 1, incarnations[1], 0, incarnations[0], 1, (0, 0), False, (0.0, 0.0), (), ())
         sockets["lane"].send(encode_head(head))
         reason = "a report of somebody who is no worker"
         until(lambda: counts[reason] - before[reason] == len(reports), "reports are refused")

@@ -20,7 +20,7 @@ from dirigo.runtime.errors import ControlError, JobFailed
 from dirigo.spark import hosting
 from dirigo.spark.hosting import WorkerHost
 from dirigo.spark.service import file as service_file
-from dirigo.spark.service.service import Settings
+from dirigo.spark.service.service import ServiceSettings
 from runtime.clusters import PATIENCE_S, counting
 from runtime.clusters import until as wait_until
 from runtime.pretenders import PretendedCluster
@@ -62,7 +62,7 @@ def test_who_waits_is_told_when_the_controllers_thread_ends(
     controller = cluster.controller
     handle = cluster.client.submit(counting("waiting", rows=10)[0])
     with Client(controller.access, why_silent=lambda: controller.failure) as client:
-        monkeypatch.setattr(controller._gate, "answer", broken)  # when the new connection is let in, for one
+        monkeypatch.setattr(controller._authenticator, "answer", broken)  # when the new connection is let in, for one
         with pytest.raises(ControlError, match=r"the thread 'controller' .* ended by an error: MemoryError: no room$"):
             client.job_status(handle.id, wait_s=PATIENCE_S)
     assert not controller.is_running
@@ -118,7 +118,7 @@ def test_a_host_says_so_when_its_own_thread_ends_by_an_error(monkeypatch: pytest
 def test_the_process_ends_with_an_error_and_commands_say_why(tmp_path: Path) -> None:
     with home_of_clusters(tmp_path):
         began = time.monotonic()
-        settings = msgspec.json.encode(Settings("dirigo", 1, "local[doomed]")).decode()
+        settings = msgspec.json.encode(ServiceSettings("dirigo", 1, "local[doomed]")).decode()
         ended = subprocess.run(
             [sys.executable, "-m", "dirigo.spark.service.service", settings],
             check=False,

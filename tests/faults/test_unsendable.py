@@ -20,7 +20,7 @@ from dirigo.runtime.transport.keys import WORKER, KeyPair, KeyRing
 from dirigo.runtime.transport.payload import Schemas
 from dirigo.runtime.transport.peers import PACKET_BYTES_MOST, Peers
 from dirigo.runtime.transport.wire import decode_head, decode_messages
-from dirigo.runtime.worker.site import Site
+from dirigo.runtime.worker.core import WorkerCore
 
 GOOD, BAD = "good~1", "bad~2"
 WORKERS = (1, 2)
@@ -41,25 +41,25 @@ def stub() -> Any:
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
+def core() -> Iterator[WorkerCore]:
     with zmq.Context() as context:
         peers = Peers(context, KeyRing().keys_of(WORKER), 0, Schemas(), lambda: 100.0)
         peers.incarnation = 1
         key, nowhere = KeyPair.new().public, "tcp://127.0.0.1:1"
         peers.set_members([Member(worker, 1, nowhere, nowhere, key) for worker in WORKERS])
-        made = Site(0, peers, peers._schemas, Refusals("a worker"), lambda: 100.0)
+        made = WorkerCore(0, peers, peers._schemas, Refusals("a worker"), lambda: 100.0)
         made.jobs = {GOOD: stub(), BAD: stub()}
         yield made
         made.jobs.clear()
         made.close()
 
 
-def kept(site: Site) -> list[tuple[int, int]]:
+def kept(core: WorkerCore) -> list[tuple[int, int]]:
     """The messages of the good job that are under way, as (worker, sequence number); all of them can be read."""
     found = []
-    for worker, peer in site.peers.by_worker.items():
+    for worker, peer in core.peers.by_worker.items():
         schemas = Schemas()
-        for lane in peer.lanes:
+        for lane in peer.links:
             for parcel in lane.sending.kept:
                 frames = [bytes(frame) for frame in parcel.frames]
                 head = decode_head(frames)
@@ -71,9 +71,9 @@ def kept(site: Site) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("bad", ["a payload", "a note"])
-def test_messages_of_others_leave_once_and_count_once(site: Site, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+def test_messages_of_others_leave_once_and_count_once(core: WorkerCore, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
     failed: list[tuple[str, str]] = []
-    monkeypatch.setattr(site, "fail", lambda job, error, _: failed.append((job, error)))
+    monkeypatch.setattr(core, "fail", lambda job, error, _: failed.append((job, error)))
     large = batch(PACKET_BYTES_MOST // 16, "large")  # two of them fill a packet
     messages: list[Any] = []
     for worker in WORKERS:
@@ -84,17 +84,17 @@ def test_messages_of_others_leave_once_and_count_once(site: Site, monkeypatch: p
     else:
         messages.insert(7, Note(f"{BAD}/count/0", WORKERS[1], f"{BAD}/source/0", 0, threading.Lock()))
     messages.append(data(GOOD, 5, WORKERS[1], (0, batch(3, "a schema that was not sent before"))))
-    site.worker.outgoing += messages
-    site.flush()
-    assert kept(site) == [(1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (2, 3), (2, 4), (2, 5)]
+    core.worker.outgoing += messages
+    core.flush()
+    assert kept(core) == [(1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (2, 3), (2, 4), (2, 5)]
     charged = sum(
         size
-        for peer in site.peers.by_worker.values()
-        for lane in peer.lanes
+        for peer in core.peers.by_worker.values()
+        for lane in peer.links
         for parcel in lane.sending.kept
         for _, size in parcel.charges
     )
-    assert site.peers.unacknowledged == {GOOD: charged}
+    assert core.peers.unacknowledged == {GOOD: charged}
     assert 6 * large.nbytes < charged < 7 * large.nbytes
     ((job, error),) = failed
     assert job == BAD

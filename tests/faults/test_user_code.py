@@ -15,7 +15,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.runtime.errors import JobFailed
-from dirigo.runtime.worker.site import Site
+from dirigo.runtime.worker.core import WorkerCore
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, numbers, until
 
 FROZEN_AFTER_S = 3.0  # of these tests: a worker that answers nothing for so long is ended
@@ -51,12 +51,12 @@ def witness(folder: str, what: str) -> None:
     path = Path(folder) / f"{what}.{'worker thread' if thread is threading.main_thread() else thread.name}"
     if path.exists():
         return
-    site = next((each for each in gc.get_objects() if type(each) is Site), None)
-    if site is None:
+    core = next((each for each in gc.get_objects() if type(each) is WorkerCore), None)
+    if core is None:
         return  # the client
-    is_free = site.lock.acquire(timeout=2.0)
+    is_free = core.lock.acquire(timeout=2.0)
     if is_free:
-        site.lock.release()
+        core.lock.release()
     path.write_text("free" if is_free else "held")
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import dirigo.flow as dg
 from dirigo.flow.rows.row import batch_of
 from dirigo.flow.sinks.collect import Collected
-from dirigo.flow.sources.source import Piece, Source, Split
+from dirigo.flow.sources.source import Source, SourceBatch, Split
 from dirigo.scheduling import Fifo
 from dirigo.sim.inline import InlineHost
 
@@ -82,12 +82,12 @@ class _ScriptedSplit(Split):
         self._script = list(script)
         self._schema = schema
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         if not self._script:
             self.ended = True
             return None
         rows = self._script.pop(0)
-        return None if rows is None else Piece(batch_of(rows, self._schema))
+        return None if rows is None else SourceBatch(batch_of(rows, self._schema))
 
     def close(self) -> None:
         self.ended = True

@@ -17,8 +17,8 @@ from dirigo.flow.plan import emulation
 from dirigo.flow.plan.emulation import Work, compute
 from dirigo.flow.plan.stage import StageBehaviour
 from dirigo.flow.rows.bad_rows import Bad
-from dirigo.kernel import Executable
-from dirigo.sim.service import Measured, Service
+from dirigo.kernel import RunnableMessage
+from dirigo.sim.service import Measured, ServiceTimes
 from dirigo.testing import Simulation, run
 from flow.flows import TS_SCHEMA, Rows, collected, event, run_inline, unordered
 
@@ -38,11 +38,13 @@ def counting(rows: Rows = ROWS, **options: Any) -> dg.Dataflow:
 # --- in virtual time ---------------------------------------------------------------------------------------------------
 
 
-def service_times(flow: dg.Dataflow, **options: Any) -> tuple[Simulation, dict[str, list[tuple[Executable, float, bool]]]]:
+def service_times(
+    flow: dg.Dataflow, **options: Any
+) -> tuple[Simulation, dict[str, list[tuple[RunnableMessage, float, bool]]]]:
     """Of each operator: its messages, how long each ran, and whether at another worker than its home."""
     simulation = Simulation(flow, **options)
     started: dict[int, float] = {}
-    ran: dict[str, list[tuple[Executable, float, bool]]] = defaultdict(list)
+    ran: dict[str, list[tuple[RunnableMessage, float, bool]]] = defaultdict(list)
 
     def note(now: float, what: str, worker: int, message: Any) -> None:
         if what == "start":
@@ -56,9 +58,9 @@ def service_times(flow: dg.Dataflow, **options: Any) -> tuple[Simulation, dict[s
 
 
 @pytest.mark.parametrize(
-    ("service", "base_s"), [(Service(0.5), 0.5), (Service(Measured(0.0)), 0.0)], ids=["constant", "measured"]
+    ("service", "base_s"), [(ServiceTimes(0.5), 0.5), (ServiceTimes(Measured(0.0)), 0.0)], ids=["constant", "measured"]
 )
-def test_every_regular_message_takes_longer_at_lessor_and_lessees(service: Service, base_s: float) -> None:
+def test_every_regular_message_takes_longer_at_lessor_and_lessees(service: ServiceTimes, base_s: float) -> None:
     flow = counting(watermark_every="100ms")
     flow.emulate("counts", per_message="2s", per_row="10ms")
     simulation, ran = service_times(flow, workers=3, seed=3, chaos=True, rows_max=20, service=service)

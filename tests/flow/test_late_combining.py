@@ -12,8 +12,8 @@ import pytest
 
 import dirigo.flow as dg
 from dirigo.flow.exchange.payloads import rows_of
-from dirigo.kernel import Executable
-from dirigo.sim.service import Service
+from dirigo.kernel import RunnableMessage
+from dirigo.sim.service import ServiceTimes
 from dirigo.testing import Pause, run
 from dirigo_lab.nexmark import QUERIES, GeneratedTables
 from flow.flows import Rows, collected, run_inline, unordered
@@ -142,14 +142,14 @@ def test_windows_of_processing_time_combine_late_too() -> None:
 def rows_that_arrive(build: Build, combines_early: bool) -> int:
     arrived = 0
 
-    def counting(message: Executable, _: Any) -> float:
+    def counting(message: RunnableMessage, _: Any) -> float:
         nonlocal arrived
         if not message.critical and message.to.split("/")[1] == "summary":
             arrived += rows_of(message.payload)
         return 0.0
 
     flow, _ = flow_of(texts(3), build, combines_early)
-    run(flow, service=Service(counting))
+    run(flow, service=ServiceTimes(counting))
     return arrived
 
 

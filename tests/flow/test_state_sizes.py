@@ -83,7 +83,7 @@ CASES: dict[str, Build] = {
 def held(running: Running) -> int:
     """What all instances say that they hold."""
     worker = running.host.worker
-    instances = [worker.instance(spec.address) for spec in running.job.specs() if spec.address in worker.parties]
+    instances = [worker.instance(spec.address) for spec in running.job.specs() if spec.address in worker.participants]
     return sum(states.held_bytes() for each in instances if isinstance(states := each.states, StageStates))
 
 

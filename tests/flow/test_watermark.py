@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 import dirigo.flow as dg
-from dirigo.flow.event_time.watermark import BEGINNING, END, Progress, Watermark, passes
+from dirigo.flow.event_time.watermark import BEGINNING, END, ChannelWatermarks, Watermark, passes
 from dirigo.flow.sinks.collect import Collected
 from flow.flows import TS_SCHEMA, FakeClock, Rows, Running, ScriptedSource, collected, event, results, unordered
 
@@ -15,7 +15,7 @@ from flow.flows import TS_SCHEMA, FakeClock, Rows, Running, ScriptedSource, coll
 
 
 def test_time_is_as_far_as_the_slowest_channel() -> None:
-    progress = Progress(["a", "b"])
+    progress = ChannelWatermarks(["a", "b"])
     assert progress.watermark == BEGINNING
     assert not progress.note("a", Watermark(100))
     assert progress.note("b", Watermark(40))
@@ -25,14 +25,14 @@ def test_time_is_as_far_as_the_slowest_channel() -> None:
 
 
 def test_time_never_goes_back() -> None:
-    progress = Progress(["a"])
+    progress = ChannelWatermarks(["a"])
     progress.note("a", Watermark(100))
     assert not progress.note("a", Watermark(50))
     assert progress.watermark == 100
 
 
 def test_an_idle_channel_holds_nobody_back_until_it_wakes_up() -> None:
-    progress = Progress(["a", "b"])
+    progress = ChannelWatermarks(["a", "b"])
     progress.note("a", Watermark(10))
     progress.note("b", Watermark(100))
     assert progress.note("a", Watermark(10, is_idle=True))
@@ -47,7 +47,7 @@ def test_an_idle_channel_holds_nobody_back_until_it_wakes_up() -> None:
 
 
 def test_with_every_channel_idle_time_stands_still() -> None:
-    progress = Progress(["a", "b"])
+    progress = ChannelWatermarks(["a", "b"])
     progress.note("a", Watermark(10))
     progress.note("b", Watermark(20))
     progress.note("a", Watermark(10, is_idle=True))
@@ -57,7 +57,7 @@ def test_with_every_channel_idle_time_stands_still() -> None:
 
 
 def test_the_end_of_all_channels_is_the_end() -> None:
-    progress = Progress(["a", "b"])
+    progress = ChannelWatermarks(["a", "b"])
     progress.note("a", Watermark(END))
     assert progress.watermark < END
     assert progress.note("b", Watermark(END))
@@ -65,7 +65,7 @@ def test_the_end_of_all_channels_is_the_end() -> None:
 
 
 def test_an_idle_channel_has_not_ended() -> None:
-    progress = Progress(["a", "b"])
+    progress = ChannelWatermarks(["a", "b"])
     progress.note("a", Watermark(10))
     progress.note("b", Watermark(20))
     progress.note("b", Watermark(20, is_idle=True))

@@ -26,7 +26,6 @@ from dirigo.kernel import (
     CriticalRun,
     Data,
     Directory,
-    Executable,
     FunctionSpec,
     Granularity,
     Hooks,
@@ -34,8 +33,9 @@ from dirigo.kernel import (
     MailboxState,
     Message,
     Output,
+    RunnableMessage,
     SchedulingContext,
-    Source,
+    SourceActor,
     States,
     Worker,
     WorkerId,
@@ -60,7 +60,7 @@ from dirigo.kernel.interface.message import (
 )
 from dirigo.scheduling import Strategy
 from dirigo.state import ListState, Partial, StateSet, bind, declared_states
-from dirigo.state import View as StateView
+from dirigo.state import StateView as StateView
 
 S, T = actor_address("job", "s"), actor_address("job", "t")
 A, B = actor_address("job", "a"), actor_address("job", "b")
@@ -122,17 +122,17 @@ class Steered(Strategy):
         self.direct: dict[str, WorkerId] = {}  # what prepare_send answers
         self.also: tuple[WorkerId, ...] = ()  # what also_wanted answers
         self.given: set[str] = set()  # what give_back answers, if it is kept
-        self.kept: list[Executable] = []
+        self.kept: list[RunnableMessage] = []
         self.offered: list[str] = []
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         self.offered.append(message.payload)
         worker = self.elsewhere.pop(message.payload, None)
         if worker is None:
             self.kept.append(message)
         return worker
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         return self.kept.pop(0) if self.kept else None
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: AnyOutput) -> WorkerId | None:
@@ -141,7 +141,7 @@ class Steered(Strategy):
     def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> tuple[WorkerId, ...]:
         return self.also
 
-    def give_back(self, context: SchedulingContext, actor: Address) -> list[Executable]:
+    def give_back(self, context: SchedulingContext, actor: Address) -> list[RunnableMessage]:
         given = [message for message in self.kept if message.to == actor and message.payload in self.given]
         self.kept = [message for message in self.kept if message not in given]
         return given
@@ -165,14 +165,14 @@ class Stage:
         self.directory.add_job(graph(says or {}, shares=shares, ordered=ordered, lessees_max=lessees_max))
         self.worker = Worker(worker, self.directory, strategy or self.steering)
 
-    def source(self, address: Address = S) -> Source:
+    def source(self, address: Address = S) -> SourceActor:
         return self.worker.add_source(address, (A, B))
 
     def emits(self, *outputs: AnyOutput, source: Address = S) -> "Stage":
-        party = self.worker.parties[source]
-        assert isinstance(party, Source)
+        participant = self.worker.participants[source]
+        assert isinstance(participant, SourceActor)
         for output in outputs:
-            party.emit(output)
+            participant.emit(output)
         return self
 
     def receives(self, *messages: Message) -> "Stage":
@@ -235,9 +235,9 @@ class Stage:
         return list(cast(StateSet, self.instance(address).states).cell("seen"))
 
     def told(self, address: Address = A) -> str:
-        """The story of a party here, as an error would tell it."""
-        party = self.worker.parties.get(address)
-        return "\n".join(party.error("", "").story) if party is not None else ""
+        """The story of a participant here, as an error would tell it."""
+        participant = self.worker.participants.get(address)
+        return "\n".join(participant.error("", "").story) if participant is not None else ""
 
 
 def _lines(messages: tuple[Message, ...] | list[Message]) -> list[str]:

@@ -21,7 +21,7 @@ def test_a_sound_graph_is_known_after_it_was_added() -> None:
     assert list(directory) == job
     assert directory["d"].upstreams == ("b", "c")
     assert "d" in directory
-    assert "s" not in directory  # a source is a party of its own, not a function
+    assert "s" not in directory  # a source is a participant of its own, not a function
 
 
 def test_an_actor_of_no_job_is_named_in_the_error() -> None:

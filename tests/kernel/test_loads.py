@@ -2,11 +2,11 @@
 
 import pytest
 
-from dirigo.kernel.worker_loads import Loads, ToldLoad
+from dirigo.kernel.worker_loads import ToldLoad, WorkerLoads
 
 
 def test_a_load_that_was_told_is_taken_to_be_worked_off() -> None:
-    loads = Loads()
+    loads = WorkerLoads()
     loads.note(1, (0.2, 0.5), now=10.0)
     assert loads.of(1, 10.1) == pytest.approx((0.1, 0.4))
     assert loads.of(1, 11.0) == (0.0, 0.0)

@@ -5,8 +5,18 @@ from typing import Any
 
 import pytest
 
-from dirigo.kernel import Address, CriticalOutput, Executable, MailboxState, Output, ProtocolError, Role, WorkerId
-from dirigo.kernel.mailbox import ADMISSIONS, ADMIT, NEXT_STATE, TRANSITIONS, Admission, Event, Kind, Transition, Verdict
+from dirigo.kernel import Address, CriticalOutput, MailboxState, Output, ProtocolError, Role, RunnableMessage, WorkerId
+from dirigo.kernel.mailbox import (
+    ADMISSIONS,
+    ADMIT,
+    NEXT_STATE,
+    TRANSITIONS,
+    Admission,
+    Event,
+    MessageKind,
+    Transition,
+    Verdict,
+)
 from kernel.scenario import (
     A,
     D,
@@ -92,7 +102,7 @@ def test_every_state_can_be_left_and_a_lessee_is_never_critical() -> None:
 # --- admissions --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("admission", [row_ for row_ in ADMISSIONS if row_.kind is not Kind.CRITICAL], ids=label)
+@pytest.mark.parametrize("admission", [row_ for row_ in ADMISSIONS if row_.kind is not MessageKind.CRITICAL], ids=label)
 def test_a_message_fares_as_the_row_of_its_kind_says(admission: Admission) -> None:
     stage = stage_in(admission.role, admission.state)
     message = row("x", 1, worker=WORKER[admission.role])
@@ -110,9 +120,15 @@ def test_a_critical_message_may_run_in_critical_and_nowhere_else() -> None:
 
 @pytest.mark.parametrize(
     ("role", "state", "kind"),
-    [(role, state, kind) for role in Role for state in MailboxState for kind in Kind if (role, state, kind) not in ADMIT],
+    [
+        (role, state, kind)
+        for role in Role
+        for state in MailboxState
+        for kind in MessageKind
+        if (role, state, kind) not in ADMIT
+    ],
 )
-def test_a_message_without_a_row_raises_and_nothing_happens(role: Role, state: MailboxState, kind: Kind) -> None:
+def test_a_message_without_a_row_raises_and_nothing_happens(role: Role, state: MailboxState, kind: MessageKind) -> None:
     stage = stage_in(role, state)
     with pytest.raises(ProtocolError, match=f"in {state.value} no message that is '{kind.value}' can come") as caught:
         stage.instance().admit(row("x", 1, worker=WORKER[role]), kind)
@@ -124,13 +140,13 @@ def test_a_message_without_a_row_raises_and_nothing_happens(role: Role, state: M
 
 @pytest.mark.parametrize("admission", ADMISSIONS, ids=label)
 def test_what_the_strategy_kept_may_run_unless_its_row_holds_it(admission: Admission) -> None:
-    messages: dict[Kind, Executable] = {
-        Kind.FREE: row("x", 1, worker=WORKER[admission.role]),
-        Kind.RETURNED: handed_back("x", 1, 2),
-        Kind.CRITICAL: critical_run("x"),
-        Kind.PENDING: row("x", 1),
+    messages: dict[MessageKind, RunnableMessage] = {
+        MessageKind.FREE: row("x", 1, worker=WORKER[admission.role]),
+        MessageKind.RETURNED: handed_back("x", 1, 2),
+        MessageKind.CRITICAL: critical_run("x"),
+        MessageKind.PENDING: row("x", 1),
     }
-    if admission.kind is Kind.PENDING:
+    if admission.kind is MessageKind.PENDING:
         assert admission.verdict is Verdict.HOLD  # so a strategy never has one
         return
     stage = stage_in(admission.role, admission.state)
@@ -153,9 +169,9 @@ class Rows:
 
     def emitted(self, sender: Address, worker: WorkerId, output: Output | CriticalOutput) -> None: ...
 
-    def started(self, worker: WorkerId, message: Executable) -> None: ...
+    def started(self, worker: WorkerId, message: RunnableMessage) -> None: ...
 
-    def executed(self, worker: WorkerId, message: Executable) -> None: ...
+    def executed(self, worker: WorkerId, message: RunnableMessage) -> None: ...
 
 
 def test_one_round_at_a_lessor_and_one_at_a_lessee_use_every_row() -> None:
@@ -186,7 +202,7 @@ def test_one_round_at_a_lessor_and_one_at_a_lessee_use_every_row() -> None:
 
     # RUNNABLE is the hot path of a lessee, and a critical message goes straight to the strategy: these two rows only answer
     # the question whether a kept message may run.
-    asked_only = {ADMIT[Role.LESSEE, RUNNABLE, Kind.FREE], ADMIT[Role.LESSOR, CRITICAL, Kind.CRITICAL]}
+    asked_only = {ADMIT[Role.LESSEE, RUNNABLE, MessageKind.FREE], ADMIT[Role.LESSOR, CRITICAL, MessageKind.CRITICAL]}
     assert {*TRANSITIONS, *ADMISSIONS} - rows.used == asked_only
 
 

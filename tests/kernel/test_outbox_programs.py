@@ -1,4 +1,4 @@
-"""The barriers that a party sends: what one program holds, what it cuts, and what waits for its acknowledgment."""
+"""The barriers that a participant sends: what one program holds, what it cuts, and what waits for its acknowledgment."""
 
 import pytest
 

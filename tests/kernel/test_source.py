@@ -37,7 +37,7 @@ def test_a_source_that_buffers_still_waits_when_the_acknowledgment_lets_the_next
 
 def test_a_source_knows_which_of_its_barriers_have_been_executed() -> None:
     stage = source_stage().receives(critical_ack(2), critical_ack(1), critical_ack(1, by=B))
-    assert stage.worker.parties[S].critical_acked == {A: 2, B: 1}
+    assert stage.worker.participants[S].critical_acked == {A: 2, B: 1}
     stage.sends_nothing()
 
 
@@ -50,7 +50,7 @@ def test_a_source_takes_no_data() -> None:
 def test_a_source_takes_no_barrier() -> None:
     stage = source_stage()
     with pytest.raises(ProtocolError, match="it cannot handle SyncProgram"):
-        stage.worker.parties[S].handle(program(1, "W"))
+        stage.worker.participants[S].handle(program(1, "W"))
 
 
 def test_a_source_has_no_mailbox() -> None:

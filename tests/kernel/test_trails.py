@@ -9,9 +9,9 @@ from msgspec import structs
 from dirigo.kernel import (
     CriticalRun,
     Data,
-    Executable,
     Hooks,
     Output,
+    RunnableMessage,
     SchedulingContext,
     Trail,
     Worker,
@@ -19,10 +19,10 @@ from dirigo.kernel import (
 )
 from dirigo.kernel.interface.message import NO_TRAIL, Critical, SyncProgram
 from dirigo.scheduling import Chaos, Fifo, Freedom
-from dirigo.sim.cluster import Cluster
+from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.delay import uniform
-from dirigo.sim.network import Network, Order
-from dirigo.sim.service import Service
+from dirigo.sim.network import DeliveryOrder, Network
+from dirigo.sim.service import ServiceTimes
 from kernel.scenario import AT, HOME, A, D, S, Stage, T, critical, out, program, row, sync_request, unsync
 from sim.cluster_jobs import FREEDOM, HOMES, LEDGER, RELAY, WORKERS, directory, some_emissions
 from sim.cluster_jobs import A as FIRST
@@ -33,7 +33,7 @@ from sim.cluster_jobs import B as SECOND
 class Done:
     """An execution, as its strategy sees it when it is over."""
 
-    message: Executable
+    message: RunnableMessage
     worker: WorkerId
     now: float
     trail: Trail
@@ -50,7 +50,7 @@ class Watched(Chaos):
         super().__init__(rng.randrange, freedom)
         self.done = done
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         assert isinstance(context, Worker)
         self.done.append(Done(message, context.id, context.now, context.instance(message.to).context.trail))
 
@@ -62,8 +62,8 @@ def run(seed: int, freedom: Freedom, network: Network, *, count: int = 20, barri
     def strategy(_: WorkerId, rng: Random) -> Hooks:
         return Watched(rng, freedom, done)
 
-    service = Service(lambda _message, rng: rng.random() * 0.01)
-    cluster = Cluster(WORKERS, directory(), strategy, network=network, service=service, seed=seed)
+    service = ServiceTimes(lambda _message, rng: rng.random() * 0.01)
+    cluster = SimulatedCluster(WORKERS, directory(), strategy, network=network, service=service, seed=seed)
     rng = cluster.rng("test")
     for source in (FIRST, SECOND):
         feed, t = cluster.source(source, HOMES[source], (RELAY,)), 0.0
@@ -78,7 +78,7 @@ def run(seed: int, freedom: Freedom, network: Network, *, count: int = 20, barri
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("barriers", [0, 3])
 def test_the_parts_add_up_to_the_latency_whatever_happens(seed: int, barriers: int) -> None:
-    network = Network(uniform(0.0001, 0.02), order=Order.NONE, duplicates=0.05)
+    network = Network(uniform(0.0001, 0.02), order=DeliveryOrder.NONE, duplicates=0.05)
     done = run(seed, FREEDOM, network, barriers=barriers)
     for each in done:
         assert sum(each.trail) == pytest.approx(each.latency_s, abs=1e-9), each

@@ -8,12 +8,12 @@ import pytest
 from dirigo.kernel import (
     Address,
     CriticalOutput,
-    Executable,
     GraphError,
     MailboxState,
     Output,
     ProtocolError,
     Role,
+    RunnableMessage,
     SchedulingContext,
     WorkerId,
 )
@@ -49,9 +49,9 @@ RUNNABLE, DRAINING, CRITICAL = MailboxState.RUNNABLE, MailboxState.DRAINING, Mai
 
 def test_an_instance_comes_with_its_first_message() -> None:
     stage = Stage()
-    assert stage.worker.parties == {}
+    assert stage.worker.participants == {}
     stage.receives(row("a", 1))
-    assert type(stage.worker.parties[A]) is Lessor
+    assert type(stage.worker.participants[A]) is Lessor
     assert stage.instance().function is None  # which comes with the first message that runs
     stage.runs("a")
     assert stage.instance().function is not None
@@ -59,7 +59,7 @@ def test_an_instance_comes_with_its_first_message() -> None:
 
 def test_away_from_home_an_instance_is_a_lessee() -> None:
     stage = Stage(2).receives(forwarded("a", 1, 2))
-    assert type(stage.worker.parties[A]) is Lessee
+    assert type(stage.worker.participants[A]) is Lessee
 
 
 def test_a_message_for_an_actor_of_no_job_is_refused() -> None:
@@ -158,18 +158,18 @@ class Asking(Steered):
             request, self.request = self.request, None
             request(context)
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         self.ask("enqueue", context)
         return super().enqueue(context, message)
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         self.ask("get_next_message", context)
         return super().get_next_message(context)
 
-    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
+    def pre_apply(self, context: SchedulingContext, message: RunnableMessage) -> None:
         self.ask("pre_apply", context)
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         self.ask("post_apply", context)
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
@@ -220,7 +220,7 @@ def test_a_strategy_can_read_facts_and_reading_them_creates_nothing() -> None:
     assert stage.worker.mailbox_state(A) is RUNNABLE
     assert stage.worker.state_bytes(A) == 0
     assert stage.worker.spec(B).home == AT[B]
-    assert stage.worker.parties == {}
+    assert stage.worker.participants == {}
     stage.receives(row("a", 1)).runs("a")
     assert stage.worker.state_bytes(A) > 0
     assert stage.worker.open_channels(A, D) == set()
@@ -247,10 +247,10 @@ class Told:
     def emitted(self, sender: Address, worker: WorkerId, output: Output | CriticalOutput) -> None:
         self.lines.append(f"emitted {output.payload}")
 
-    def started(self, worker: WorkerId, message: Executable) -> None:
+    def started(self, worker: WorkerId, message: RunnableMessage) -> None:
         self.lines.append(f"started {message.payload}")
 
-    def executed(self, worker: WorkerId, message: Executable) -> None:
+    def executed(self, worker: WorkerId, message: RunnableMessage) -> None:
         self.lines.append(f"executed {message.payload}")
 
     def moved(self, address: Address, worker: WorkerId, row: object) -> None: ...

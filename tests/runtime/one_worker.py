@@ -19,10 +19,10 @@ from dirigo.runtime.transport.keys import WORKER, KeyRing
 from dirigo.runtime.transport.payload import Schemas
 from dirigo.runtime.transport.peers import Peers
 from dirigo.runtime.worker import executor
+from dirigo.runtime.worker.core import WorkerCore
 from dirigo.runtime.worker.executor import Executor
 from dirigo.runtime.worker.installed_job import InstalledJob
 from dirigo.runtime.worker.last_words import LastWords
-from dirigo.runtime.worker.site import Site
 
 _LOOK_S = 1e-6  # each look at the clock takes this long, so that whatever waits for it comes to an end
 
@@ -72,22 +72,22 @@ class OneWorker:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         schemas = Schemas()
         peers = Peers(self._context, KeyRing().keys_of(WORKER), 0, schemas, time.monotonic)
-        self.site = Site(0, peers, schemas, Refusals("the only worker"), lambda: self.clock.time())
+        self.core = WorkerCore(0, peers, schemas, Refusals("the only worker"), lambda: self.clock.time())
         self._last_words = LastWords(folder)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.site.close()
+        self.core.close()
         self._last_words.close()
         self._context.term()
 
     def start(self, flow: dg.Dataflow, *, budget_bytes: int = 64 << 20) -> InstalledJob:
         """Install a job and have its sources begin."""
         install = Install(flow.name, pickle.dumps(SameFlow(flow)), (0,), budget_bytes, named_shipment("fifo")[0])
-        job = InstalledJob(install, 0, self.site.post_result, self.site.schemas, self._folder)
-        self.site.add(job)
+        job = InstalledJob(install, 0, self.core.post_result, self.core.schemas, self._folder)
+        self.core.add(job)
         job.is_started = True
         return job
 
@@ -99,14 +99,14 @@ class OneWorker:
         def time_and_end() -> float:
             now = look()
             if now >= end:
-                self.site.is_stopping = True
+                self.core.is_stopping = True
             return now
 
         self.clock.time = time_and_end  # type: ignore[method-assign]
-        self.site.is_stopping = False
-        self.site.wait_for_work = self.clock.pass_s  # type: ignore[method-assign]
+        self.core.is_stopping = False
+        self.core.wait_for_work = self.clock.pass_s  # type: ignore[method-assign]
         try:
-            Executor(self.site, self._last_words).run()
+            Executor(self.core, self._last_words).run()
         finally:
             self.clock.time = look  # type: ignore[method-assign]
-        assert not self.site.reports or "ActorFailed" not in repr(self.site.reports), self.site.reports
+        assert not self.core.reports or "ActorFailed" not in repr(self.core.reports), self.core.reports

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dirigo.flow.event_time.watermark import END, Watermark
-from dirigo.flow.operators.windows.buckets import PileKey, Piles
+from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
 from dirigo.flow.plan.states import Kept, StageStates
 from dirigo.flow.rows.bad_rows import Bad
 from dirigo.kernel import CriticalOutput, Data, Granularity, Lane, Output
@@ -33,8 +33,17 @@ from dirigo.kernel.interface.message import (
     Unsync,
     View,
 )
-from dirigo.runtime.transport.payload import Packed, Schemas
-from dirigo.runtime.transport.wire import FORMAT, Broken, Head, Pressure, decode_head, decode_messages, encode_head, stripped
+from dirigo.runtime.transport.payload import PackedPayload, Schemas
+from dirigo.runtime.transport.wire import (
+    FORMAT,
+    Broken,
+    PacketHead,
+    Pressure,
+    decode_head,
+    decode_messages,
+    encode_head,
+    stripped,
+)
 from dirigo.state import ListState, MapState, StateSet, ValueState, add, declared_states
 
 TO, FROM = "job~1/count/0", "job~1/source/1"
@@ -83,11 +92,11 @@ def batch(rows: int = 3, column: str = "n") -> pa.RecordBatch:
     return pa.record_batch({column: np.arange(rows, dtype=np.int64), "name": pa.array([f"row {n}" for n in range(rows)])})
 
 
-def piles(rows: int = 3) -> Piles:
-    made = Piles()
-    made.add(PileKey(1, 0), batch(rows))
-    made.add(PileKey(1, 0), batch(2))
-    made.add(PileKey(2, 1, is_late=True), batch(1, "other"))
+def piles(rows: int = 3) -> PartialStore:
+    made = PartialStore()
+    made.add(PartialKey(1, 0), batch(rows))
+    made.add(PartialKey(1, 0), batch(2))
+    made.add(PartialKey(2, 1, is_late=True), batch(1, "other"))
     return made
 
 
@@ -192,10 +201,10 @@ def packet(messages: Sequence[Any], schemas: Schemas, known: set[int] | None = N
     new = [each for each in dict.fromkeys(needed) if each not in known]
     known.update(new)
     told = tuple((each, schemas.texts[each]) for each in new)
-    return [encode_head(Head(FORMAT, 0, 3, 1, 4, number, (0, 0), False, (0.0, 0.0), told, tuple(headers))), *frames]
+    return [encode_head(PacketHead(FORMAT, 0, 3, 1, 4, number, (0, 0), False, (0.0, 0.0), told, tuple(headers))), *frames]
 
 
-def decode(frames: Sequence[bytes], schemas: Schemas) -> tuple[Head, list[Any]]:
+def decode(frames: Sequence[bytes], schemas: Schemas) -> tuple[PacketHead, list[Any]]:
     """Take a packet in, as the fetcher does."""
     head = decode_head(frames)
     return head, list(decode_messages(head, frames, schemas))
@@ -210,7 +219,7 @@ def carried(messages: Sequence[Any], receiver: Schemas | None = None) -> list[An
 
 
 def unpacked(payload: Any) -> Any:
-    return payload.unpack() if isinstance(payload, Packed) else payload
+    return payload.unpack() if isinstance(payload, PackedPayload) else payload
 
 
 def same(one: Any, other: Any) -> bool:

@@ -33,7 +33,7 @@ class Slow(dg.Function):
 
     def on_batch(self, context: Any, batch: pa.RecordBatch) -> None:
         kind = type(self)
-        (job,) = self.worker.site.jobs.values()
+        (job,) = self.worker.core.jobs.values()
         kind.most_waiting = max(kind.most_waiting, job.figures.rows_in - kind.rows)
         self.worker.clock.pass_s(kind.message_s)
         kind.busy_s += kind.message_s

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.runtime.transport.link import ACK_BYTES, ACK_PACKETS, MUCH_BYTES, RESEND_AFTER_S, Parcel, Receiving, Sending
+from dirigo.runtime.transport.link import ACK_BYTES, ACK_PACKETS, MUCH_BYTES, RESEND_AFTER_S, Receiving, Sending, SentPacket
 
 TEND_S = 0.02
 
@@ -52,7 +52,7 @@ class Pair:
         self.settled: list[int] = []
 
     def send(self) -> None:
-        self.sending.add(Parcel(self.sending.last + 1, (b"x",), (("job", 1),)), self.now)
+        self.sending.add(SentPacket(self.sending.last + 1, (b"x",), (("job", 1),)), self.now)
         self.offer()
 
     def offer(self) -> None:
@@ -149,7 +149,7 @@ def test_without_any_disturbance_nothing_is_sent_twice() -> None:
 
 def test_a_receiver_that_is_silent_gets_everything_again_once_per_period() -> None:
     sending = Sending()
-    sending.add(Parcel(1, (b"x",), ()), 5.0)
+    sending.add(SentPacket(1, (b"x",), ()), 5.0)
     assert not sending.is_stuck(5.0 + RESEND_AFTER_S / 2)
     assert sending.is_stuck(5.0 + RESEND_AFTER_S)
     assert not sending.is_stuck(5.0 + RESEND_AFTER_S * 1.5)
@@ -161,9 +161,9 @@ def test_a_receiver_that_is_silent_gets_everything_again_once_per_period() -> No
 
 def test_silence_counts_from_the_first_packet_that_waits() -> None:
     sending = Sending()
-    sending.add(Parcel(1, (b"x",), ()), 5.0)
+    sending.add(SentPacket(1, (b"x",), ()), 5.0)
     sending.acknowledge(1, 6.0)
-    sending.add(Parcel(2, (b"x",), ()), 1000.0)  # after a long time in which there was nothing to send
+    sending.add(SentPacket(2, (b"x",), ()), 1000.0)  # after a long time in which there was nothing to send
     assert sending.silent_s(1001.0) == 1.0
     assert not sending.is_stuck(1001.0)
 
@@ -171,7 +171,7 @@ def test_silence_counts_from_the_first_packet_that_waits() -> None:
 def test_what_the_socket_did_not_take_is_offered_again_from_there() -> None:
     sending = Sending()
     for number in (1, 2, 3, 4):
-        sending.add(Parcel(number, (b"x",), ()), 0.0)
+        sending.add(SentPacket(number, (b"x",), ()), 0.0)
     sending.next_unsent = 3
     assert [parcel.number for parcel in sending.unsent()] == [3, 4]
     sending.acknowledge(1, 0.0)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dirigo.runtime.transport.payload import INLINE_BYTES_MOST, Packed, Schemas, pack
+from dirigo.runtime.transport.payload import INLINE_BYTES_MOST, PackedPayload, Schemas, pack
 from runtime.packets import TO, batch, control_payloads, dynamic_class, regular_payloads, same
 
 PAYLOADS = {**control_payloads(), **regular_payloads()}
@@ -86,7 +86,7 @@ def test_a_payload_can_be_sent_on_by_somebody_who_cannot_read_it() -> None:
     cls = dynamic_class()
     packed = pack((0, cls(5)), TO, Schemas())
     frames = [bytes(frame) for frame in packed.frames]
-    assert Packed(packed.head, frames, Schemas()).unpack()[1].count == 5
+    assert PackedPayload(packed.head, frames, Schemas()).unpack()[1].count == 5
 
 
 def test_an_object_stays_of_the_class_that_a_worker_got_with_the_job() -> None:

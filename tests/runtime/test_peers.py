@@ -12,7 +12,7 @@ from dirigo.runtime.transport.keys import WORKER, KeyRing
 from dirigo.runtime.transport.link import MUCH_BYTES
 from dirigo.runtime.transport.payload import Schemas
 from dirigo.runtime.transport.peers import ACKNOWLEDGE_S, CONTROL, Peers
-from dirigo.runtime.transport.wire import FORMAT, Head
+from dirigo.runtime.transport.wire import FORMAT, PacketHead
 
 OTHER = 1
 TEND_S = 0.02
@@ -37,7 +37,7 @@ class Place:
         self.peers.tend()
 
     def take(self, number: int, size: int) -> None:
-        head = Head(FORMAT, OTHER, 1, 0, 1, number, (0, 0), False, (0.0, 0.0), (), ())
+        head = PacketHead(FORMAT, OTHER, 1, 0, 1, number, (0, 0), False, (0.0, 0.0), (), ())
         assert self.peers.accept(CONTROL, head, size) is None
 
     def tend_for(self, seconds: float) -> None:

@@ -18,8 +18,8 @@ from dirigo.flow.sources.pushed import PushedSplit
 from dirigo.runtime.control import SourcePlaces, SplitPlace
 from dirigo.runtime.ingest.pusher import PUSH_BYTES, STAGED, Arrival, Pusher, PushError, StageAck, StageHeader
 from dirigo.runtime.ingest.staging import Staging, StagingError
+from dirigo.runtime.transport.fragments import joined
 from dirigo.runtime.transport.keys import WRITER, KeyPair, KeyRing
-from dirigo.runtime.transport.pieces import joined
 
 SCHEMA = pa.schema([("n", pa.int64()), ("at", pa.timestamp("ms", "UTC"))])
 

@@ -17,7 +17,7 @@ from dirigo.runtime import control
 from dirigo.runtime.results.poster import Posted
 from dirigo.runtime.transport.keys import WRITER, Keys
 from dirigo.runtime.transport.payload import Schemas
-from dirigo.runtime.transport.wire import FORMAT, Head, Pressure, encode_head
+from dirigo.runtime.transport.wire import FORMAT, PacketHead, Pressure, encode_head
 from runtime.clusters import PATIENCE_S, LocalCluster, counting, until
 from runtime.packets import batch, data, packet, plain_messages
 
@@ -88,13 +88,13 @@ def test_a_flood_of_nonsense_at_workers_and_controller_and_log(
     until(lambda: out.rows, "the first rows")
     lanes = [(endpoint, hello.key) for hello in hellos(cluster) for endpoint in (hello.control, hello.data)]
     access = cluster.controller.access
-    intakes = [(hello.intake, hello.key) for hello in hellos(cluster)]
+    ingests = [(hello.ingest, hello.key) for hello in hellos(cluster)]
     keys = worker_keys(cluster)
     with (
         caplog.at_level(logging.WARNING),
         connected(zmq.PUSH, keys, *lanes) as pushers,
         connected(zmq.DEALER, keys, (access.controller, ""), (access.log, "")) as reporters,
-        connected(zmq.DEALER, access.lowered(WRITER).keys, *intakes) as writers,
+        connected(zmq.DEALER, access.lowered(WRITER).keys, *ingests) as writers,
     ):
         dealers = [*reporters, *writers]
         everybody = [*pushers, *dealers]
@@ -127,7 +127,9 @@ def test_packets_that_are_well_formed_but_of_nobody(cluster: LocalCluster) -> No
 
     def head(sender: int, incarnation: int, to: int, to_incarnation: int, acks: tuple[int, int] = (0, 0)) -> bytes:
         lie = Pressure(handle.id, sender, 1 << 60, 0, None)  # would stop all sources for ever
-        return encode_head(Head(FORMAT, sender, incarnation, to, to_incarnation, 1, acks, True, (0.0, 0.0), (), (lie,)))
+        return encode_head(
+            PacketHead(FORMAT, sender, incarnation, to, to_incarnation, 1, acks, True, (0.0, 0.0), (), (lie,))
+        )
 
     wrong = [
         head(1, here[1] + 7, 0, here[0]),
@@ -164,8 +166,8 @@ def test_reports_of_workers_that_are_none(cluster: LocalCluster) -> None:
     before = cluster.workers()
     hello = hellos(cluster)[0]
     records: list[Any] = [
-        control.Hello("another run", 0, "host", 1, hello.control, hello.data, hello.intake, hello.key),
-        control.Hello(cluster.controller.run_id, 99, "host", 1, hello.control, hello.data, hello.intake, hello.key),
+        control.Hello("another run", 0, "host", 1, hello.control, hello.data, hello.ingest, hello.key),
+        control.Hello(cluster.controller.run_id, 99, "host", 1, hello.control, hello.data, hello.ingest, hello.key),
         control.ActorFailed(handle.id, "a lie", None),
         control.ActorEnded(handle.id, "a/b/0"),
         control.Removed(handle.id, control.JobFigures()),

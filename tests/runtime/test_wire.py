@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dirigo.kernel import Data, Output
 from dirigo.kernel.interface.message import Intent
-from dirigo.runtime.transport.payload import Packed, Schemas, sealed
+from dirigo.runtime.transport.payload import PackedPayload, Schemas, sealed
 from dirigo.runtime.transport.wire import FORMAT, BadPacketError, Broken, decode_head, stripped
 from runtime.packets import (
     TO,
@@ -55,7 +55,7 @@ def test_a_data_message_comes_back_as_it_was_and_still_packed(name: str) -> None
     sent = data(REGULAR[name])
     (back,) = carried([sent])
     assert type(back) is Data
-    assert type(back.payload) is Packed
+    assert type(back.payload) is PackedPayload
     assert same(REGULAR[name], unpacked(back.payload))
     assert [field for field in fields_of(back) if field is not back.payload] == [
         field for field in fields_of(sent) if field is not sent.payload
@@ -145,9 +145,9 @@ def explode() -> None:
     raise KeyError("a lost import")
 
 
-def packed_in(value: Any) -> list[Packed]:
+def packed_in(value: Any) -> list[PackedPayload]:
     """All that is packed in a message."""
-    if isinstance(value, Packed):
+    if isinstance(value, PackedPayload):
         return [value]
     if isinstance(value, msgspec.Struct):
         return packed_in(tuple(fields_of(value)))

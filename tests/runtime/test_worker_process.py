@@ -105,12 +105,12 @@ def test_many_reports_at_once_wait_for_a_slow_controller(tmp_path: Path, monkeyp
         identity, _ = socket.recv_multipart()
         channel = Channel(lambda *frames: socket.send_multipart([identity, *frames]) is None, time.monotonic, 7)
         channel.say(msgspec.msgpack.encode(control.Pulse()))
-        site = workers[0].site
+        core = workers[0].core
         for report in reports:
-            site.report(report)
-        until(lambda: len(site.reports) < len(reports), "some are taken")
+            core.report(report)
+        until(lambda: len(core.reports) < len(reports), "some are taken")
         time.sleep(0.5)
-        assert site.reports, "others wait"
+        assert core.reports, "others wait"
         assert not ends, "and so does the worker"
         heard: list[str] = []
         while len(heard) < len(reports):

@@ -25,11 +25,11 @@ from dirigo.kernel import (
     CriticalRun,
     Data,
     Directory,
-    Executable,
     FunctionSpec,
     Lane,
     Objective,
     Output,
+    RunnableMessage,
     States,
     Worker,
     WorkerId,
@@ -37,10 +37,10 @@ from dirigo.kernel import (
 )
 from dirigo.kernel.interface.message import Note
 from dirigo.scheduling import Strategy
-from dirigo.sim.cluster import Cluster
+from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.feed import Feed
 from dirigo.sim.network import Network
-from dirigo.sim.service import Service
+from dirigo.sim.service import ServiceTimes
 from dirigo.state import StateSet, ValueState, add, bind, declared_states
 
 FOREVER = float("inf")
@@ -172,12 +172,12 @@ class Pool:
         self._began: dict[WorkerId, float] = {}
         self._service: dict[Address, float] = {}
         self._by_row = by_row
-        self.cluster = Cluster(
+        self.cluster = SimulatedCluster(
             workers,
             self.directory,
             lambda _worker, _rng: strategy(),
             network=network or Network(0.001),
-            service=Service(self._seconds),
+            service=ServiceTimes(self._seconds),
             seed=seed,
             trace=self._note,
             measure=lambda rows: rows,
@@ -255,7 +255,7 @@ class Pool:
     def lessees(self, actor: Address) -> frozenset[WorkerId]:
         return self.home(actor).lessees(actor)
 
-    def _seconds(self, message: Executable, _: Random) -> float:
+    def _seconds(self, message: RunnableMessage, _: Random) -> float:
         if message.critical:
             return 0.0
         return self._service[message.to] * (message.payload if self._by_row else 1)

@@ -13,11 +13,11 @@ from dirigo.kernel import (
     CriticalRun,
     Data,
     Directory,
-    Executable,
     FunctionSpec,
     Lane,
     Output,
     PolicyError,
+    RunnableMessage,
     SchedulingContext,
     States,
     Worker,
@@ -80,22 +80,22 @@ class Noisy(Strategy):
 
     def __init__(self, fails_in: str) -> None:
         self._fails_in = fails_in
-        self._kept: list[Executable] = []
+        self._kept: list[RunnableMessage] = []
 
     def _maybe_fail(self, hook: str) -> None:
         if hook == self._fails_in:
             raise ZeroDivisionError("no more")
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         self._maybe_fail("enqueue")
         self._kept.append(message)
         return None
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         self._maybe_fail("get_next_message")
         return self._kept.pop(0) if self._kept else None
 
-    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
+    def pre_apply(self, context: SchedulingContext, message: RunnableMessage) -> None:
         self._maybe_fail("pre_apply")
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
@@ -106,11 +106,11 @@ class Noisy(Strategy):
         self._maybe_fail("also_wanted")
         return ()
 
-    def give_back(self, context: SchedulingContext, actor: Address) -> tuple[Executable, ...]:
+    def give_back(self, context: SchedulingContext, actor: Address) -> tuple[RunnableMessage, ...]:
         self._maybe_fail("give_back")
         return ()
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         self._maybe_fail("post_apply")
 
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
@@ -315,7 +315,7 @@ def test_forgetting_a_job_never_fails() -> None:
 
 def test_a_sentence_of_ours_is_passed_on_as_it_is() -> None:
     class Refusing(Fifo):
-        def get_next_message(self, context: SchedulingContext) -> Executable | None:
+        def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
             raise PolicyError("this is how it should be done")
 
     site = Site()

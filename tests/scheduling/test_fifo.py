@@ -48,4 +48,4 @@ def test_what_the_protocol_blocks_rejoins_the_queue_at_its_end() -> None:
 
 def test_an_empty_queue_has_nothing_to_run() -> None:
     stage = Stage(strategy=Fifo()).is_idle()
-    assert stage.worker.parties == {}
+    assert stage.worker.participants == {}

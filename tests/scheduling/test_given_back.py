@@ -5,9 +5,9 @@ from statistics import median
 
 import pytest
 
-from dirigo.kernel import Executable, Lane
+from dirigo.kernel import Lane, RunnableMessage
 from dirigo.scheduling import DirectSend, DirectSendP2C, DirectSendRandom, Strategy
-from dirigo.scheduling.strategies.returned_messages import GivenBack
+from dirigo.scheduling.strategies.returned_messages import ReturnedMessages
 from kernel.scenario import Stage, row
 from scheduling.pool import Load, Pool
 
@@ -51,10 +51,10 @@ def test_without_that_it_would_stay_behind(name: str, monkeypatch: pytest.Monkey
 def test_what_was_given_back_is_known_when_it_is_offered_again_and_only_then() -> None:
     stage = Stage(strategy=DirectSendRandom())
     first, second = (row("a", 1), row("a", 2))
-    given_back = GivenBack()
-    chosen: list[Executable] = []
+    given_back = ReturnedMessages()
+    chosen: list[RunnableMessage] = []
 
-    def choose(_: object, message: Executable) -> None:
+    def choose(_: object, message: RunnableMessage) -> None:
         chosen.append(message)
 
     assert given_back.note([first]) == [first]

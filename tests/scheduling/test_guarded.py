@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dirigo.kernel import Address, CriticalOutput, Executable, Output, PolicyError, SchedulingContext, WorkerId
+from dirigo.kernel import Address, CriticalOutput, Output, PolicyError, RunnableMessage, SchedulingContext, WorkerId
 from dirigo.scheduling import Fifo, Strategy
 from dirigo.scheduling.guarded import Guarded
 from kernel.scenario import AT, A, S, Stage, T, forwarded, out, program, row, sync_request, unsync
@@ -22,10 +22,10 @@ class Mine(Fifo):
     def _answer(self, hook: str, otherwise: Callable[[], object]) -> object:
         return self.answers[hook] if hook in self.answers else otherwise()
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         return self._answer("enqueue", lambda: Fifo.enqueue(self, context, message))  # type: ignore[return-value]
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         return self._answer("get_next_message", lambda: Fifo.get_next_message(self, context))  # type: ignore[return-value]
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
@@ -34,7 +34,7 @@ class Mine(Fifo):
     def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> tuple[WorkerId, ...]:
         return self._answer("also_wanted", tuple)  # type: ignore[return-value]
 
-    def give_back(self, context: SchedulingContext, actor: Address) -> list[Executable]:
+    def give_back(self, context: SchedulingContext, actor: Address) -> list[RunnableMessage]:
         return self._answer("give_back", list)  # type: ignore[return-value]
 
     def wake_at(self) -> float | None:
@@ -115,7 +115,7 @@ def test_only_what_is_kept_can_be_given_back(given: object) -> None:
 class Twice(Fifo):
     """Returns each message twice."""
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         return self._queue[0] if self._queue else None
 
 

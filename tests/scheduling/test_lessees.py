@@ -8,8 +8,8 @@ import pytest
 from dirigo.kernel import Worker
 from dirigo.scheduling.lessees import (
     LARGE_STATE_BYTES,
+    LesseesAllowed,
     Selector,
-    Span,
     at_random,
     least_loaded,
     less_loaded_of_three,
@@ -45,40 +45,40 @@ def stage_of(worker: Worker, word: str) -> None:
 
 
 def test_the_next_workers_after_the_home_are_in_question() -> None:
-    assert Span(3).of(at(), A) == (2, 3, 4)
+    assert LesseesAllowed(3).of(at(), A) == (2, 3, 4)
 
 
 def test_after_the_last_worker_comes_the_first() -> None:
-    assert Span(7).of(at(), A) == (2, 3, 4, 5, 6, 7, 0)
+    assert LesseesAllowed(7).of(at(), A) == (2, 3, 4, 5, 6, 7, 0)
 
 
 def test_no_worker_is_in_question_twice_and_never_the_home() -> None:
-    assert sorted(Span(100).of(at(), A)) == [worker for worker in POOL if worker != HOME]
+    assert sorted(LesseesAllowed(100).of(at(), A)) == [worker for worker in POOL if worker != HOME]
 
 
 def test_everybody_sees_the_same_workers_whether_at_home_or_not() -> None:
-    spans = {Span(4).of(at(worker), A) for worker in POOL}
+    spans = {LesseesAllowed(4).of(at(worker), A) for worker in POOL}
     assert spans == {(2, 3, 4, 5)}
 
 
 def test_ids_need_not_be_contiguous_nor_contain_the_home() -> None:
-    assert Span(3).of(at(pool=(0, 3, 9, 40)), A) == (3, 9, 40)
+    assert LesseesAllowed(3).of(at(pool=(0, 3, 9, 40)), A) == (3, 9, 40)
 
 
 def test_an_actor_alone_in_its_pool_has_nobody() -> None:
-    assert Span(3).of(at(pool=(HOME,)), A) == ()
+    assert LesseesAllowed(3).of(at(pool=(HOME,)), A) == ()
 
 
 def test_an_ordered_function_runs_nowhere_else() -> None:
-    assert Span(3).of(at(ordered=True), A) == ()
+    assert LesseesAllowed(3).of(at(ordered=True), A) == ()
 
 
 def test_a_function_can_have_a_limit_of_its_own() -> None:
-    assert Span(5).of(at(lessees_max=2), A) == (2, 3)
+    assert LesseesAllowed(5).of(at(lessees_max=2), A) == (2, 3)
 
 
 def test_the_pool_may_change() -> None:
-    span, worker = Span(2), at()
+    span, worker = LesseesAllowed(2), at()
     assert span.of(worker, A) == (2, 3)
     worker.workers = (0, 1, 5, 6, 7)
     assert span.of(worker, A) == (5, 6)
@@ -87,11 +87,11 @@ def test_the_pool_may_change() -> None:
 @pytest.mark.parametrize(("factor", "lessees"), [(0.5, 6), (2.1, 2), (3.1, 1), (100, 1)])
 def test_the_larger_the_state_the_fewer_the_lessees(factor: float, lessees: int) -> None:
     worker = with_state(at(), int(LARGE_STATE_BYTES * factor))
-    assert len(Span(6).of(worker, A)) == lessees
+    assert len(LesseesAllowed(6).of(worker, A)) == lessees
 
 
 def test_a_state_is_looked_at_only_now_and_then() -> None:
-    span, worker = Span(6), at()
+    span, worker = LesseesAllowed(6), at()
     assert len(span.of(worker, A)) == 6
     with_state(worker, LARGE_STATE_BYTES * 10)
     assert len(span.of(worker, A)) == 6
@@ -103,7 +103,7 @@ def test_a_state_is_looked_at_only_now_and_then() -> None:
 
 def test_a_span_of_nobody_is_refused() -> None:
     with pytest.raises(ValueError, match="an actor with 0 lessees cannot scale; give 1 or more"):
-        Span(0)
+        LesseesAllowed(0)
 
 
 # --- who is picked -----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dirigo.kernel import Executable, SchedulingContext
+from dirigo.kernel import RunnableMessage, SchedulingContext
 from dirigo.scheduling import Strategy
 from kernel.scenario import A, D, Stage, out, row
 
@@ -14,19 +14,19 @@ class Forgetful(Strategy):
 class Greedy(Strategy):
     """Takes messages, but does not say what runs next."""
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> None: ...
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> None: ...
 
 
 class Minimal(Greedy):
     """The least that a strategy has to be."""
 
     def __init__(self) -> None:
-        self.kept: list[Executable] = []
+        self.kept: list[RunnableMessage] = []
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> None:
         self.kept.append(message)
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         return self.kept.pop() if self.kept else None
 
 

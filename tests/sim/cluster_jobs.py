@@ -27,9 +27,9 @@ from dirigo.kernel import (
     actor_address,
 )
 from dirigo.scheduling import Chaos, Freedom
-from dirigo.sim.cluster import Cluster, Trace
+from dirigo.sim.cluster import SimulatedCluster, Trace
 from dirigo.sim.network import Network
-from dirigo.sim.service import Service
+from dirigo.sim.service import ServiceTimes
 from dirigo.state import ListState, MapState, StateSet, add, bind, declared_states
 
 A, B = actor_address("job", "a"), actor_address("job", "b")
@@ -105,7 +105,7 @@ def chaos(worker: WorkerId, rng: Random) -> Hooks:
 class Run:
     """A cluster with the job, and what its sources are to emit."""
 
-    cluster: Cluster
+    cluster: SimulatedCluster
     emissions: dict[str, list[Output | CriticalOutput]]
 
     def expected(self) -> dict[str, list[Entry]]:
@@ -119,7 +119,7 @@ class Run:
         return found
 
 
-def cell(cluster: Cluster, actor: str, name: str) -> list[Entry]:
+def cell(cluster: SimulatedCluster, actor: str, name: str) -> list[Entry]:
     states = cast(StateSet, cluster.workers[HOMES[actor]].lessor(actor).states)
     return list(states.cell(name))
 
@@ -160,8 +160,8 @@ def chaotic_run(
     scale_ins: int = 0,
 ) -> Run:
     """A cluster in which everything is forwarded, redirected, handed back and reordered at random; not run yet."""
-    service = Service(lambda _message, rng: rng.random() * 0.01)
-    cluster = Cluster(WORKERS, directory(), chaos, network=network, service=service, seed=seed, trace=trace)
+    service = ServiceTimes(lambda _message, rng: rng.random() * 0.01)
+    cluster = SimulatedCluster(WORKERS, directory(), chaos, network=network, service=service, seed=seed, trace=trace)
     rng = cluster.rng("test")
     run = Run(cluster, {source: some_emissions(source, rng, count, barriers) for source in (A, B)})
     for source, outputs in run.emissions.items():

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dirigo.kernel import CriticalOutput, Data, Executable, Output, WorkerId
+from dirigo.kernel import CriticalOutput, Data, Output, RunnableMessage, WorkerId
 from dirigo.scheduling import Fifo
-from dirigo.sim.cluster import Cluster, SimulationError
+from dirigo.sim.cluster import SimulatedCluster, SimulationError
 from dirigo.sim.delay import uniform
 from dirigo.sim.feed import Feed, ScheduleError
-from dirigo.sim.network import Network, Order
-from dirigo.sim.service import Measured, Service, ServiceTime, per_row
+from dirigo.sim.network import DeliveryOrder, Network
+from dirigo.sim.service import Measured, ServiceTime, ServiceTimes, per_row
 from sim.cluster_jobs import HOMES, LEDGER, RELAY, WORKERS, A, B, chaotic_run, directory
 
 Event = tuple[float, str, WorkerId, object]
@@ -41,16 +41,16 @@ class Timeline:
 
 
 def fifo_cluster(
-    network: Network | None = None, service: Service | float = 1.0, seed: int = 0
-) -> tuple[Cluster, Feed, Timeline]:
+    network: Network | None = None, service: ServiceTimes | float = 1.0, seed: int = 0
+) -> tuple[SimulatedCluster, Feed, Timeline]:
     """The job with one source, nothing forwarded; a delay of 0.1 s and a service time of 1 s unless told otherwise."""
     timeline = Timeline()
-    cluster = Cluster(
+    cluster = SimulatedCluster(
         WORKERS,
         directory((A,)),
         lambda _worker, _rng: Fifo(),
         network=network or Network(0.1),
-        service=service if isinstance(service, Service) else Service(service),
+        service=service if isinstance(service, ServiceTimes) else ServiceTimes(service),
         seed=seed,
         trace=timeline,
     )
@@ -66,7 +66,7 @@ def number(value: int, created: float = 0.0) -> Output:
 
 def chaotic_events(seed: int) -> list[Event]:
     timeline = Timeline()
-    network = Network(uniform(0.0, 0.02), order=Order.NONE, duplicates=0.2)
+    network = Network(uniform(0.0, 0.02), order=DeliveryOrder.NONE, duplicates=0.2)
     chaotic_run(seed, network, trace=timeline, scale_ins=2).cluster.run()
     return timeline.events
 
@@ -134,7 +134,7 @@ def test_messages_take_the_network_s_and_the_service_s_time() -> None:
     ],
 )
 def test_service_times_come_from_the_model_of_the_function(model: ServiceTime | float, seconds: float) -> None:
-    cluster, source, timeline = fifo_cluster(service=Service(9.0, {RELAY: model}))
+    cluster, source, timeline = fifo_cluster(service=ServiceTimes(9.0, {RELAY: model}))
     source.emit_at(0.0, number(7))
     cluster.run()
     assert timeline.times("finish", 1) == [0.1 + seconds]
@@ -142,14 +142,14 @@ def test_service_times_come_from_the_model_of_the_function(model: ServiceTime | 
 
 
 def test_a_watermark_has_no_rows() -> None:
-    cluster, source, timeline = fifo_cluster(service=Service(per_row(1.0, 5.0)))
+    cluster, source, timeline = fifo_cluster(service=ServiceTimes(per_row(1.0, 5.0)))
     source.emit_at(0.0, CriticalOutput(RELAY, (A, 1)))
     cluster.run()
     assert timeline.times("finish", 1) == [1.1]
 
 
 def test_a_measured_service_time_is_what_the_function_took() -> None:
-    cluster, source, _ = fifo_cluster(Network(0.0), service=Service(Measured(1e6)))
+    cluster, source, _ = fifo_cluster(Network(0.0), service=ServiceTimes(Measured(1e6)))
     source.emit_at(0.0, number(1))
     cluster.run()
     assert cluster.metrics.executed == 2
@@ -265,10 +265,10 @@ def test_what_is_held_or_kept_is_not_at_rest() -> None:
     """A strategy that never runs anything: no event is left, and still the cluster is not at rest."""
 
     class Miser(Fifo):
-        def get_next_message(self, context: object) -> Executable | None:
+        def get_next_message(self, context: object) -> RunnableMessage | None:
             return None
 
-    cluster = Cluster(WORKERS, directory((A,)), lambda _worker, _rng: Miser())
+    cluster = SimulatedCluster(WORKERS, directory((A,)), lambda _worker, _rng: Miser())
     source = cluster.source(A, HOMES[A], (RELAY,))
     source.emit_at(0.0, number(1))
     source.emit_at(0.0, CriticalOutput(RELAY, (A, 1)))

@@ -7,10 +7,10 @@ import pytest
 from dirigo.kernel import CriticalOutput, Data, Output, WorkerId
 from dirigo.kernel.interface.message import SyncProgram
 from dirigo.scheduling import Fifo
-from dirigo.sim.cluster import Cluster
+from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.delay import Delay, constant, exponential, pareto, uniform
 from dirigo.sim.interval import Intervals
-from dirigo.sim.network import Link, Network, Order
+from dirigo.sim.network import DeliveryOrder, Network, SimulatedLink
 from sim.cluster_jobs import HOMES, RELAY, WORKERS, A, B, directory
 
 SEEDS = range(10)
@@ -27,7 +27,7 @@ def arrivals(
         if what == "deliver" and where == HOMES[RELAY] and isinstance(message, Data | SyncProgram):
             found.append((t, message.origin, message))
 
-    cluster = Cluster(WORKERS, directory(), lambda _worker, _rng: Fifo(), network=network, seed=seed, trace=trace)
+    cluster = SimulatedCluster(WORKERS, directory(), lambda _worker, _rng: Fifo(), network=network, seed=seed, trace=trace)
     for source, schedule in emissions.items():
         cluster.source(source, HOMES[source], (RELAY,)).play(schedule)
     cluster.run()
@@ -76,26 +76,27 @@ def test_control_overtakes_data_and_the_reverse() -> None:
 @pytest.mark.parametrize("delay", [uniform(0.0, 0.1), exponential(0.05), pareto(0.001, 0.8)])
 def test_without_order_messages_overtake_each_other(delay: Delay) -> None:
     overtaken = sum(
-        not is_in_order(arrivals(Network(delay, order=Order.NONE), {A: numbers(A, 50)}, seed), HOMES[A]) for seed in SEEDS
+        not is_in_order(arrivals(Network(delay, order=DeliveryOrder.NONE), {A: numbers(A, 50)}, seed), HOMES[A])
+        for seed in SEEDS
     )
     assert overtaken == len(SEEDS)
 
 
 def test_without_order_ties_are_broken_at_random() -> None:
-    found = arrivals(Network(0.01, order=Order.NONE), {A: numbers(A, 50, interval_s=0.0)})
+    found = arrivals(Network(0.01, order=DeliveryOrder.NONE), {A: numbers(A, 50, interval_s=0.0)})
     assert {t for t, _, _ in found} == {0.01}
     assert not is_in_order(found, HOMES[A])
 
 
 @pytest.mark.parametrize("lane", [0, 1])
-@pytest.mark.parametrize("order", Order)
-def test_the_lanes_of_a_link_are_ordered_each_for_itself(order: Order, lane: int) -> None:
+@pytest.mark.parametrize("order", DeliveryOrder)
+def test_the_lanes_of_a_link_are_ordered_each_for_itself(order: DeliveryOrder, lane: int) -> None:
     link = Network(uniform(0.0, 1.0), order=order).link(0, 1, Random(3))
     mine, others = [], []
     for now in range(100):
         mine.append(link.arrival(lane, now * 0.01))
         others.append(link.arrival(1 - lane, now * 0.01))
-    assert (mine == sorted(mine)) is (order is Order.CHANNEL)
+    assert (mine == sorted(mine)) is (order is DeliveryOrder.CHANNEL)
     assert any(other < own for own, other in zip(mine, others, strict=True)), "the lanes wait for each other"
 
 
@@ -156,7 +157,7 @@ def test_only_control_messages_come_twice() -> None:
 
 
 def due(network: Network, link: tuple[WorkerId, WorkerId], times: list[float]) -> list[float]:
-    made: Link = network.link(*link, Random(0))
+    made: SimulatedLink = network.link(*link, Random(0))
     return [made.arrival(0, t) for t in times]
 
 
@@ -177,14 +178,14 @@ def test_a_clogged_worker_neither_sends_nor_receives() -> None:
 
 
 def test_what_waited_comes_out_in_the_order_of_the_network() -> None:
-    def found(order: Order) -> list[Arrival]:
+    def found(order: DeliveryOrder) -> list[Arrival]:
         network = Network(0.01, order=order)
         network.clog((HOMES[A], HOMES[RELAY]), 0.0, 1.0)
         return arrivals(network, {A: numbers(A, 50)})
 
-    assert {t for t, _, _ in found(Order.CHANNEL)} == {1.0}
-    assert is_in_order(found(Order.CHANNEL), HOMES[A])
-    assert not is_in_order(found(Order.NONE), HOMES[A])
+    assert {t for t, _, _ in found(DeliveryOrder.CHANNEL)} == {1.0}
+    assert is_in_order(found(DeliveryOrder.CHANNEL), HOMES[A])
+    assert not is_in_order(found(DeliveryOrder.NONE), HOMES[A])
 
 
 @pytest.mark.parametrize(

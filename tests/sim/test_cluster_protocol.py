@@ -9,7 +9,7 @@ from dirigo.kernel.barrier import Upstream
 from dirigo.kernel.instance import Instance
 from dirigo.kernel.lessee import Lessee
 from dirigo.sim.delay import exponential, pareto, uniform
-from dirigo.sim.network import Network, Order
+from dirigo.sim.network import DeliveryOrder, Network
 from sim.cluster_jobs import HOMES, LEDGER, RELAY, Run, chaotic_run
 
 SEEDS = range(12)
@@ -17,10 +17,12 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "in step": lambda: Network(0.0),
     "ordered": lambda: Network(0.005),
     "ordered, uneven": lambda: Network(pareto(0.001, 1.1, most_s=1.0), local=exponential(0.001)),
-    "unordered ties": lambda: Network(0.0, order=Order.NONE),
-    "unordered": lambda: Network(uniform(0.0, 0.03), local=uniform(0.0, 0.01), order=Order.NONE),
-    "unordered, uneven": lambda: Network(pareto(0.0005, 0.8, most_s=2.0), local=pareto(0.0005, 0.8), order=Order.NONE),
-    "one slow link": lambda: Network(0.001, links={(1, 2): 0.1, (2, 1): 0.05}, order=Order.NONE),
+    "unordered ties": lambda: Network(0.0, order=DeliveryOrder.NONE),
+    "unordered": lambda: Network(uniform(0.0, 0.03), local=uniform(0.0, 0.01), order=DeliveryOrder.NONE),
+    "unordered, uneven": lambda: Network(
+        pareto(0.0005, 0.8, most_s=2.0), local=pareto(0.0005, 0.8), order=DeliveryOrder.NONE
+    ),
+    "one slow link": lambda: Network(0.001, links={(1, 2): 0.1, (2, 1): 0.05}, order=DeliveryOrder.NONE),
 }
 
 
@@ -31,9 +33,9 @@ def check(run: Run) -> None:
     assert run.entries(RELAY) == run.expected()
     assert run.entries(LEDGER) == run.expected()
     for worker in run.cluster.workers.values():
-        for address, party in worker.parties.items():
-            if isinstance(party, Instance) and HOMES[address] != worker.id:
-                assert party.states.is_identity(), f"{party.name} still has a part of the state"
+        for address, participant in worker.participants.items():
+            if isinstance(participant, Instance) and HOMES[address] != worker.id:
+                assert participant.states.is_identity(), f"{participant.name} still has a part of the state"
 
 
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
@@ -42,33 +44,33 @@ def test_results_are_those_of_a_sequential_run(network: Callable[[], Network]) -
     for seed in SEEDS:
         run = chaotic_run(seed, network())
         check(run)
-        leased += sum(len(worker.parties) for worker in run.cluster.workers.values()) - len(HOMES)
+        leased += sum(len(worker.participants) for worker in run.cluster.workers.values()) - len(HOMES)
     assert leased > len(SEEDS), "the strategies forwarded next to nothing, so this test shows nothing"
 
 
-@pytest.mark.parametrize("order", Order)
-def test_control_messages_that_come_twice_do_no_harm(order: Order) -> None:
+@pytest.mark.parametrize("order", DeliveryOrder)
+def test_control_messages_that_come_twice_do_no_harm(order: DeliveryOrder) -> None:
     for seed in SEEDS:
         run = chaotic_run(seed, Network(uniform(0.0, 0.02), order=order, duplicates=0.5), scale_ins=3)
         check(run)
         assert run.cluster.metrics.duplicates > 20
 
 
-@pytest.mark.parametrize("order", Order)
-def test_scaling_in_changes_no_result(order: Order) -> None:
+@pytest.mark.parametrize("order", DeliveryOrder)
+def test_scaling_in_changes_no_result(order: DeliveryOrder) -> None:
     for seed in SEEDS:
         check(chaotic_run(seed, Network(uniform(0.0, 0.02), order=order), scale_ins=8))
 
 
-@pytest.mark.parametrize("order", Order)
-def test_barriers_of_all_sources_and_of_one_do_not_wait_for_each_other(order: Order) -> None:
+@pytest.mark.parametrize("order", DeliveryOrder)
+def test_barriers_of_all_sources_and_of_one_do_not_wait_for_each_other(order: DeliveryOrder) -> None:
     for seed in SEEDS:
         check(chaotic_run(seed, Network(uniform(0.0, 0.02), order=order), barriers=4))
 
 
 def test_clogs_and_freezes_change_no_result() -> None:
     for seed in SEEDS:
-        network = Network(exponential(0.002), order=Order.NONE)
+        network = Network(exponential(0.002), order=DeliveryOrder.NONE)
         run = chaotic_run(seed, network)
         rng = run.cluster.rng("faults")
         for _ in range(4):
@@ -109,7 +111,7 @@ def failures() -> int:
     failed = 0
     for seed in SEEDS:
         try:
-            check(chaotic_run(seed, Network(uniform(0.0, 0.02), order=Order.NONE)))
+            check(chaotic_run(seed, Network(uniform(0.0, 0.02), order=DeliveryOrder.NONE)))
         except (AssertionError, DirigoError):
             failed += 1
     return failed

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from dirigo.kernel import Executable, Output, SchedulingContext, Worker, WorkerId
+from dirigo.kernel import Output, RunnableMessage, SchedulingContext, Worker, WorkerId
 from dirigo.scheduling import Fifo, Strategy
-from dirigo.sim.cluster import Cluster
+from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.network import Network
-from dirigo.sim.service import Service
+from dirigo.sim.service import ServiceTimes
 from sim.cluster_jobs import HOMES, RELAY, WORKERS, A, directory
 
 
@@ -48,19 +48,19 @@ class Drawing(Fifo):
         super().__init__()
         self.drawn = drawn
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> None:
         self.drawn.append((context.id, context.rng.random()))
         super().enqueue(context, message)
 
 
-def cluster(strategies: dict[WorkerId, Strategy], **options: object) -> Cluster:
+def cluster(strategies: dict[WorkerId, Strategy], **options: object) -> SimulatedCluster:
     """The relay at worker 1 and the ledger at worker 2; a hop of 0.1 s and a service of 1 s."""
-    made = Cluster(
+    made = SimulatedCluster(
         WORKERS,
         directory((A,)),
         lambda worker, _: strategies[worker],
         network=Network(0.1),
-        service=Service(1.0),
+        service=ServiceTimes(1.0),
         **options,  # type: ignore[arg-type]
     )
     feed = made.source(A, HOMES[A], (RELAY,))
@@ -77,7 +77,7 @@ def everywhere(strategy: type[Strategy]) -> dict[WorkerId, Strategy]:
 
 
 def test_every_worker_knows_the_pool() -> None:
-    made = Cluster([4, 1, 7], directory((A,)), lambda *_: Fifo())
+    made = SimulatedCluster([4, 1, 7], directory((A,)), lambda *_: Fifo())
     assert {worker.workers for worker in made.workers.values()} == {(1, 4, 7)}
     assert len({id(worker.workers) for worker in made.workers.values()}) == 1
 
@@ -139,7 +139,7 @@ class Busy(Fifo):
         super().__init__()
         self.until = 0.0
 
-    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
+    def pre_apply(self, context: SchedulingContext, message: RunnableMessage) -> None:
         self.until = context.now + 1.0
 
     def backlog_s(self, context: SchedulingContext) -> tuple[float, float]:
@@ -210,8 +210,14 @@ def test_taking_a_message_in_takes_its_time_one_after_the_other() -> None:
         if what == "deliver":
             arrivals.append((round(now, 6), worker))
 
-    made = Cluster(
-        WORKERS, directory((A,)), lambda *_: Fifo(), network=Network(0.1), service=Service(1.0), trace=trace, fetch_s=0.01
+    made = SimulatedCluster(
+        WORKERS,
+        directory((A,)),
+        lambda *_: Fifo(),
+        network=Network(0.1),
+        service=ServiceTimes(1.0),
+        trace=trace,
+        fetch_s=0.01,
     )
     feed = made.source(A, HOMES[A], (RELAY,))
     for t in (0.0, 0.0, 0.0, 0.5):

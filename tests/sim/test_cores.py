@@ -4,10 +4,10 @@ import pytest
 
 from dirigo.kernel import Output, WorkerId
 from dirigo.scheduling import Fifo
-from dirigo.sim.cluster import Cluster
+from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.cores import Cores
 from dirigo.sim.network import Network
-from dirigo.sim.service import Service
+from dirigo.sim.service import ServiceTimes
 from sim.cluster_jobs import HOMES, RELAY, WORKERS, A, directory
 
 
@@ -38,12 +38,12 @@ def finished(cores: Cores | None, *, computing_s: float, fetch_s: float = 0.0, m
         if what == "finish" and worker == HOMES[RELAY]:
             done.append(round(now, 6))
 
-    made = Cluster(
+    made = SimulatedCluster(
         WORKERS,
         directory((A,)),
         lambda *_: Fifo(),
         network=Network(0.1),
-        service=Service(1.0),
+        service=ServiceTimes(1.0),
         trace=trace,
         fetch_s=fetch_s,
         cores=cores,
@@ -74,8 +74,14 @@ def test_further_messages_of_one_go_leave_later() -> None:
         if what == "deliver":
             arrivals.append(round(now, 6))
 
-    made = Cluster(
-        WORKERS, directory((A,)), lambda *_: Fifo(), network=Network(0.1), service=Service(9.0), trace=trace, send_s=0.01
+    made = SimulatedCluster(
+        WORKERS,
+        directory((A,)),
+        lambda *_: Fifo(),
+        network=Network(0.1),
+        service=ServiceTimes(9.0),
+        trace=trace,
+        send_s=0.01,
     )
     feed = made.source(A, HOMES[A], (RELAY,))
 
@@ -95,12 +101,12 @@ def test_who_has_something_to_take_in_already_finds_what_came_meanwhile() -> Non
         awake.append(is_awake)
         return 0.02
 
-    made = Cluster(
+    made = SimulatedCluster(
         WORKERS,
         directory((A,)),
         lambda *_: Fifo(),
         network=Network(0.1),
-        service=Service(9.0),
+        service=ServiceTimes(9.0),
         fetch_s=fetch_s,
         cores=Cores(1),
         packet_s=0.03,

@@ -29,7 +29,7 @@ from dirigo.runtime.control import AttemptRef, SourcePlaces, SplitPlace
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.ingest.pusher import STAGED, Pusher, PushError, StageHeader
 from dirigo.runtime.ingest.staging import Staging
-from dirigo.runtime.transport.pieces import joined
+from dirigo.runtime.transport.fragments import joined
 from dirigo.spark.data_source import dirigo_format
 from dirigo.spark.input.source import SparkQuery, SparkSource, from_spark, reason_of
 from dirigo.spark.input.writing import BatchWriter, Staged

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dirigo.state import ListState, MapState, Partial, StateSet, ValueState, View, add
+from dirigo.state import ListState, MapState, Partial, StateSet, StateView, ValueState, add
 from dirigo.state.values.copies import private_copy
 from dirigo.state.values.equality import agree, equal
 from dirigo.state.values.frozen_form import freeze_value
@@ -27,7 +27,7 @@ def new_set() -> StateSet:
 def filled() -> StateSet:
     states = new_set()
     states.merge(Partial({"total": 3, "items": [[1], [2]], "counts": {"a": 1, "b": 2}}))
-    states.install_view(View({"total": 10}))
+    states.install_view(StateView({"total": 10}))
     return states
 
 
@@ -111,7 +111,7 @@ class TestFreeze:
             lambda states: states.cell("total").add(1),
             lambda states: states.cell("items").append([3]),
             lambda states: states.cell("counts").add("a", 1),
-            lambda states: states.install_view(View({"total": 11})),
+            lambda states: states.install_view(StateView({"total": 11})),
             lambda states: states.install_view(None),
             lambda states: states.take(),
         ],
@@ -129,7 +129,7 @@ class TestFreeze:
     def test_a_base_that_is_none_is_not_the_same_as_no_base(self) -> None:
         states = StateSet({"x": ValueState(int, default=None, combine=max_or_none, replicated=True)})
         without = states.freeze()
-        states.install_view(View({"x": None}))
+        states.install_view(StateView({"x": None}))
         assert states.freeze() != without
 
 

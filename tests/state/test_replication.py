@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.state import ListState, MapState, Partial, StateError, StateSet, ValueState, View, add
+from dirigo.state import ListState, MapState, Partial, StateError, StateSet, StateView, ValueState, add
 
 SMALL = st.integers(-9, 9)
 ENTRIES = st.dictionaries(st.sampled_from("abc"), SMALL)
@@ -62,8 +62,8 @@ def test_read_is_the_merge_of_base_and_delta_and_only_the_delta_travels(lessor: 
 def test_a_new_view_replaces_the_former_base_and_none_removes_it() -> None:
     lessee = new_set()
     lessee.cell("total").add(1)
-    lessee.install_view(View({"total": 10, "items": [1], "counts": {"a": 1}}))
-    lessee.install_view(View({"total": 20, "items": [2], "counts": {"b": 2}}))
+    lessee.install_view(StateView({"total": 10, "items": [1], "counts": {"a": 1}}))
+    lessee.install_view(StateView({"total": 20, "items": [2], "counts": {"b": 2}}))
     assert whole(lessee) == (21, Counter([2]), {"b": 2})
     assert lessee.cell("total").get() == 1
     lessee.install_view(None)
@@ -72,15 +72,15 @@ def test_a_new_view_replaces_the_former_base_and_none_removes_it() -> None:
 
 def test_a_view_holds_the_replicated_states_only() -> None:
     view = filled(1, [2], {"a": 3}).view()
-    assert view == View({"total": 1, "items": [2], "counts": {"a": 3}})
+    assert view == StateView({"total": 1, "items": [2], "counts": {"a": 3}})
     assert StateSet({"x": ListState(int)}).view() is None
 
 
 def test_a_base_for_a_state_that_is_not_replicated_is_refused() -> None:
     with pytest.raises(StateError, match="'private' cannot have a base"):
-        new_set().install_view(View({"private": 1}))
+        new_set().install_view(StateView({"private": 1}))
     with pytest.raises(StateError, match="'nowhere', which is not declared"):
-        new_set().install_view(View({"nowhere": 1}))
+        new_set().install_view(StateView({"nowhere": 1}))
 
 
 def in_place_extend(left: list[int], right: list[int]) -> list[int]:

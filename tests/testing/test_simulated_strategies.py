@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dirigo as dg
-from dirigo.kernel import Executable, PolicyError, SchedulingContext, WorkerId
+from dirigo.kernel import PolicyError, RunnableMessage, SchedulingContext, WorkerId
 from dirigo.scheduling import STRATEGIES, Edf, Fifo, StrategyError
 from dirigo.testing import Simulation, run
 
@@ -30,20 +30,20 @@ class LastFirst(dg.Strategy):
     """What came last runs first, as far as the protocol lets it."""
 
     def __init__(self) -> None:
-        self.kept: list[Executable] = []
+        self.kept: list[RunnableMessage] = []
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         self.kept.append(message)
         return None
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         return self.kept.pop() if self.kept else None
 
 
 class Lost(LastFirst):
     """Sends messages to nowhere."""
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         return 77
 
 

@@ -8,10 +8,10 @@ from rich.console import Console
 
 from dirigo_lab.bench import BenchReport, Sizes, render, run_all
 from dirigo_lab.bench.barrier import BarrierCost, measure_barriers
-from dirigo_lab.bench.flows.flow import Answer, FlowCost
+from dirigo_lab.bench.flows.flow import AnswerTime, FlowCost
 from dirigo_lab.bench.flows.keys import KeyCost, KeyCosts
 from dirigo_lab.bench.flows.limits import LimitCost
-from dirigo_lab.bench.flows.long_run import LongRun, Mark
+from dirigo_lab.bench.flows.long_run import LongRun, Milestone
 from dirigo_lab.bench.generator import GeneratorCost
 from dirigo_lab.bench.kernel import KernelCost, MessageCost, measure_kernel
 from dirigo_lab.bench.simulator import SimulatorCost, measure_simulator
@@ -44,10 +44,12 @@ GOOD = BenchReport(
     ),
     simulator=SimulatorCost(60_000, 1.0),
     generator=GeneratorCost(2_500_000, 1.0),
-    flows=(FlowCost("q7", 920_000, 0.23, 3e6, Answer(10, 7)), FlowCost("by row", 184_000, 0.46, 3e5, Answer(10, 7))),
+    flows=(FlowCost("q7", 920_000, 0.23, 3e6, AnswerTime(10, 7)), FlowCost("by row", 184_000, 0.46, 3e5, AnswerTime(10, 7))),
     limits=(LimitCost("polars", "q7", 920_000, 0.115, flow_seconds=0.23),),
     missing=("duckdb",),
-    long_runs=(LongRun("q7", (Mark(1_000, 100.0, 1.0, 3_000, 90_000_000), Mark(2_000, 109.0, 1.1, 3_300, 99_000_000))),),
+    long_runs=(
+        LongRun("q7", (Milestone(1_000, 100.0, 1.0, 3_000, 90_000_000), Milestone(2_000, 109.0, 1.1, 3_300, 99_000_000))),
+    ),
     keys=KeyCosts((KeyCost(10, 111.0, 20), KeyCost(100_000, 222.0, 200_000))),
 )
 
@@ -135,7 +137,10 @@ def test_json_has_what_the_tables_show() -> None:
         (replace(GOOD, simulator=SimulatorCost(10_000, 1.0)), "the simulator"),
         (replace(GOOD, generator=GeneratorCost(1_000_000, 1.0)), "the generator"),
         (replace(GOOD, flows=(replace(GOOD.flows[0], seconds=1.0),)), "q7"),
-        (replace(GOOD, long_runs=(LongRun("q7", (Mark(1, 1.0, 1.0, 1, 1), Mark(2, 2.0, 2.0, 1, 1))),)), "q7, long run"),
+        (
+            replace(GOOD, long_runs=(LongRun("q7", (Milestone(1, 1.0, 1.0, 1, 1), Milestone(2, 2.0, 2.0, 1, 1))),)),
+            "q7, long run",
+        ),
         (replace(GOOD, keys=KeyCosts((KeyCost(10, 10.0, 20), KeyCost(100, 99.0, 200)))), "many keys"),
     ],
 )

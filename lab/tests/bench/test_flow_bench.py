@@ -7,10 +7,10 @@ import pytest
 
 from dirigo.nexmark.generator import Generator
 from dirigo_lab.bench.flows import limit_process
-from dirigo_lab.bench.flows.flow import VECTORISED, Answer, FlowCost, measure_flow, measure_flows
+from dirigo_lab.bench.flows.flow import VECTORISED, AnswerTime, FlowCost, measure_flow, measure_flows
 from dirigo_lab.bench.flows.keys import FLATNESS_MOST, KeyCost, KeyCosts, key_batches, measure_keys
 from dirigo_lab.bench.flows.limits import LimitCost, measure_limits
-from dirigo_lab.bench.flows.long_run import COST_GROWTH_MOST, MEMORY_GROWTH_MOST, LongRun, Mark, measure_long_runs
+from dirigo_lab.bench.flows.long_run import COST_GROWTH_MOST, MEMORY_GROWTH_MOST, LongRun, Milestone, measure_long_runs
 from dirigo_lab.bench.flows.long_run_process import LongRunner, Runner
 from dirigo_lab.bench.flows.memory_source import MemorySource, MemoryTables, bid_batches
 from dirigo_lab.nexmark.queries import QUERIES
@@ -91,12 +91,12 @@ def test_a_batch_query_that_fails_says_why() -> None:
 
 def test_an_answer_is_told_by_its_rows_and_numbers() -> None:
     table = pa.table({"bidder": [1, 2, None], "extra": ["a", "b", "c"]})
-    assert Answer.of(table) == Answer(3, 3)
-    assert Answer.of(table.slice(0, 0)) == Answer(0, 0)
+    assert AnswerTime.of(table) == AnswerTime(3, 3)
+    assert AnswerTime.of(table.slice(0, 0)) == AnswerTime(0, 0)
 
 
 def test_a_flow_is_within_budget_if_it_is_fast_enough() -> None:
-    cost = FlowCost("q7", 3_000, 1.0, 3_000.0, Answer(1, 1))
+    cost = FlowCost("q7", 3_000, 1.0, 3_000.0, AnswerTime(1, 1))
     assert cost.within_budget()
     assert not replace(cost, seconds=1.01).within_budget()
 
@@ -157,7 +157,7 @@ def test_marks_have_to_grow() -> None:
             measure_long_runs(marks)
 
 
-FIRST = Mark(1_000_000, 100.0, 1.0, 1_000_000, 100_000_000)
+FIRST = Milestone(1_000_000, 100.0, 1.0, 1_000_000, 100_000_000)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ FIRST = Mark(1_000_000, 100.0, 1.0, 1_000_000, 100_000_000)
         (replace(FIRST, peak_bytes=int(101_000_000 * MEMORY_GROWTH_MOST)), False),
     ],
 )
-def test_neither_cost_nor_memory_may_grow(last: Mark, is_within: bool) -> None:
+def test_neither_cost_nor_memory_may_grow(last: Milestone, is_within: bool) -> None:
     assert LongRun("q7", (FIRST, last)).within_budget() is is_within
 
 

@@ -11,7 +11,13 @@ import pytest
 
 from dirigo.nexmark.generator import Generator
 from dirigo_lab.bench.service.paced_bids import PacedBids
-from dirigo_lab.bench.service.structured_streaming import Settings, StreamingFigures, latency, throughput, write_bid_files
+from dirigo_lab.bench.service.structured_streaming import (
+    StreamingFigures,
+    StreamingSettings,
+    latency,
+    throughput,
+    write_bid_files,
+)
 from dirigo_lab.bench.service.structured_streaming_process import measure_throughput
 from dirigo_lab.nexmark.events import write_events
 from dirigo_lab.nexmark.oracles import duckdb_oracle, spark_oracle
@@ -49,7 +55,7 @@ def spark() -> Iterator[Any]:
 
 @pytest.mark.acceptance
 def test_settings_take_turns_after_the_answer_was_compared(spark: Any, events: Path) -> None:
-    candidates = (Settings(files_per_batch=2), Settings(4, 1, "rocksdb", "processing time 0"))
+    candidates = (StreamingSettings(files_per_batch=2), StreamingSettings(4, 1, "rocksdb", "processing time 0"))
     found = measure_throughput(spark, "q7", events, candidates, repeats=1, warm_ups=0)
     assert tuple(each.settings for each in found) == candidates
     for each in found:
@@ -61,7 +67,7 @@ def test_settings_take_turns_after_the_answer_was_compared(spark: Any, events: P
 
 @pytest.mark.acceptance
 def test_all_bidders_of_closed_windows_are_counted(spark: Any, events: Path) -> None:
-    (found,) = measure_throughput(spark, "q12_event", events, (Settings(files_per_batch=1),), repeats=1, warm_ups=0)
+    (found,) = measure_throughput(spark, "q12_event", events, (StreamingSettings(files_per_batch=1),), repeats=1, warm_ups=0)
     bidders = Generator().bids(0, 200_000, ("bidder",))["bidder"]
     halves = (bidders.slice(0, 92_000), bidders.slice(92_000))  # the two windows that closed
     assert found.results == sum(len(half.unique()) for half in halves)
@@ -73,7 +79,7 @@ def test_a_wrong_answer_is_refused(spark: Any, events: Path, monkeypatch: pytest
     expected = duckdb_oracle.run("q12_event", events).slice(1)
     monkeypatch.setattr(duckdb_oracle, "run", lambda *_: expected)
     with pytest.raises(RuntimeError, match="q12_event: one of them is wrong"):
-        measure_throughput(spark, "q12_event", events, (Settings(),), repeats=1, warm_ups=0)
+        measure_throughput(spark, "q12_event", events, (StreamingSettings(),), repeats=1, warm_ups=0)
 
 
 def test_a_failure_says_why(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from cli.commands import home_of_clusters, run
 from dirigo_lab.commands import costs as command
 from dirigo_lab.experiments.costs import measuring as calibrating_costs
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
@@ -27,9 +27,9 @@ def test_costs_are_measured_shown_and_written(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(command, "SECONDS", 3.0)
     monkeypatch.setattr(calibrating_costs, "LESSEES", 6)
     out, _ = run("costs", "--out", tmp_path / "deep" / "costs.json")
-    costs = Costs.read(tmp_path / "deep" / "costs.json")
+    costs = RuntimeCosts.read(tmp_path / "deep" / "costs.json")
     assert "Python" in costs.machine
-    shown = [name for name in Costs.__struct_fields__ if name.endswith("_s") and name != "state_bytes_per_s"]
+    shown = [name for name in RuntimeCosts.__struct_fields__ if name.endswith("_s") and name != "state_bytes_per_s"]
     assert len(shown) == 10
     for name in shown:
         assert 1e-6 <= getattr(costs, name) < 1.0
@@ -41,5 +41,5 @@ def test_costs_are_measured_shown_and_written(tmp_path: Path, monkeypatch: pytes
 
 def test_what_it_writes_is_documented() -> None:
     section = PAGE.read_text(encoding="utf-8").split("## `dirigo costs`")[1].split("\n## ")[0]
-    assert [name for name in Costs.__struct_fields__ if f"`{name}`" not in section] == []
+    assert [name for name in RuntimeCosts.__struct_fields__ if f"`{name}`" not in section] == []
     assert "`--out" in section

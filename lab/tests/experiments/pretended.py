@@ -10,14 +10,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dirigo_lab.experiments.costs.costs import Costs
-from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Latencies, Outcome, Scale, Size, Summary
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
+from dirigo_lab.experiments.experiment import Claim, Experiment, ExperimentSummary, Labels, Latencies, Outcome, Scale, Size
 from dirigo_lab.experiments.registry import EXPERIMENTS
 from dirigo_lab.experiments.reporting.drawing import distributions, lines
 
 RESULTS = 400
 OBJECTIVE_MS = 20.0
-COSTS = Costs(hop_s=0.0003, fetch_s=0.0001, message_s=0.0002, critical_s=0.0004, state_bytes_per_s=2e8, machine="a machine")
+COSTS = RuntimeCosts(
+    hop_s=0.0003, fetch_s=0.0001, message_s=0.0002, critical_s=0.0004, state_bytes_per_s=2e8, machine="a machine"
+)
 
 
 def outcome_of(labels: Labels, seed: int, results: int = RESULTS) -> Outcome:
@@ -50,7 +52,7 @@ class Pretended(Experiment):
         workers = (8, 2, 4) if size is Size.FULL else (8, 2)  # not sorted: the order is ours
         return [{"strategy": name, "workers": count, "load": 0.5} for name in ("reject_send", "fifo") for count in workers]
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         if labels["workers"] == 8:
             time.sleep(0.2)  # what begins first does not end first
         return outcome_of(labels, seed)
@@ -59,14 +61,14 @@ class Pretended(Experiment):
         cluster.runs.append((seed, labels["strategy"], labels["workers"]))
         return outcome_of(labels, seed)
 
-    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:
+    def claims(self, scale: Scale, summary: ExperimentSummary) -> list[Claim]:
         ours, theirs = (summary.one(job="urgent", strategy=name, workers=2)["p50"] for name in ("reject_send", "fifo"))
         return [
             Claim("reject_send is faster", "2 times", f"{theirs / ours:.1f} times", ours < theirs),
             Claim("bulk is fast", "10 ms & less", "100 ms", holds=False, why="it was made <so>"),
         ]
 
-    def draw(self, figure: Any, summary: Summary) -> None:
+    def draw(self, figure: Any, summary: ExperimentSummary) -> None:
         above, below = figure.add_subplot(2, 1, 1), figure.add_subplot(2, 1, 2)
         distributions(
             above,
@@ -78,7 +80,7 @@ class Pretended(Experiment):
         whole = summary.all(job="")
         lines(below, whole, x=lambda row: float(row.labels["workers"]), value="forwards", series=lambda _: "forwards")
 
-    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:
+    def assumptions(self, scale: Scale, size: Size, costs: RuntimeCosts) -> list[str]:
         return ["Latencies are drawn, because nobody waits for them."]
 
 
@@ -88,7 +90,7 @@ class Failing(Pretended):
     name: ClassVar[str] = "failing"
     spark_workers: ClassVar[int | None] = None
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         if labels["workers"] == 2 and labels["strategy"] == "fifo":
             raise ZeroDivisionError(f"{1 // 1} by nothing")
         return outcome_of(labels, seed)
@@ -99,7 +101,7 @@ class Endless(Pretended):
 
     name: ClassVar[str] = "endless"
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         time.sleep(600)
         raise AssertionError("nobody ended this")
 
@@ -109,7 +111,7 @@ class Vanishing(Pretended):
 
     name: ClassVar[str] = "vanishing"
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         if labels["workers"] == 2 and labels["strategy"] == "fifo":
             os._exit(1)
         return outcome_of(labels, seed)
@@ -123,7 +125,7 @@ class Borrowing(Pretended):
     def __init__(self, other: str = "pretended") -> None:
         self._other = other
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         made = outcome_of(labels, seed)
         return replace(made, figures={**made.figures, "own": 1.0})
 

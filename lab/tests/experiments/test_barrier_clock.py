@@ -6,7 +6,7 @@ import pytest
 
 from dirigo.kernel import Role
 from dirigo.kernel.mailbox import ADMISSIONS, NEXT_STATE, Event, MailboxState
-from dirigo_lab.experiments.overhead.barrier_clock import BarrierClock, Mark, read_marks, timed_rounds
+from dirigo_lab.experiments.overhead.barrier_clock import BarrierClock, BarrierMark, read_marks, timed_rounds
 
 ACTOR, OTHER = "job/sum/0", "neighbour/sum/0"
 RUNNABLE, DRAINING, BLOCKED = MailboxState.RUNNABLE, MailboxState.DRAINING, MailboxState.BLOCKED
@@ -103,4 +103,4 @@ def test_other_jobs_and_messages_are_not_noted() -> None:
     clock.moved(ACTOR, 0, ADMISSIONS[0])
     assert clock.marks == []
     clock.moved(ACTOR, 0, NEXT_STATE[START])
-    assert clock.marks == [Mark(2.5, ACTOR, 0, "ROUND_STARTS")]
+    assert clock.marks == [BarrierMark(2.5, ACTOR, 0, "ROUND_STARTS")]

@@ -10,7 +10,7 @@ import pytest
 from dirigo.kernel import Data, Output, WorkerId
 from dirigo.kernel.interface.message import SyncReply
 from dirigo.scheduling import Fifo
-from dirigo.sim.cluster import Cluster
+from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.network import Network
 from dirigo.state import Partial
 from dirigo_lab.experiments.experiment import Scale, Size
@@ -85,7 +85,7 @@ def test_what_arrives_first_is_taken_in_first() -> None:
 
     network = Network(links={(HOMES[A], HOMES[RELAY]): 1.0, (HOMES[B], HOMES[RELAY]): 0.1})
     fetch_s = {("a", 1): 0.2, ("b", 2): 0.3, ("b", 3): 0.3}
-    cluster = Cluster(
+    cluster = SimulatedCluster(
         WORKERS,
         directory((A, B)),
         lambda *_: Fifo(),

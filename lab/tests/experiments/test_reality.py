@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dirigo_lab.experiments import reality
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.experiment import Labels, Latencies, Outcome, Scale, Size
 from dirigo_lab.experiments.reality import Reality
 from dirigo_lab.experiments.window_jobs import on_machine
@@ -30,7 +30,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(workers)
         yield
 
-    def calibrate_costs(_cluster: Any, _told: Any, **_amounts: float) -> Costs:
+    def calibrate_costs(_cluster: Any, _told: Any, **_amounts: float) -> RuntimeCosts:
         return SLOW
 
     def run_jobs(_cluster: Any, _jobs: Any, _strategy: Any, labels: Labels, seed: int, *_times: float) -> Outcome:

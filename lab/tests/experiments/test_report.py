@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dirigo_lab.experiments.experiment import Outcome, Row, Scale, Size, Spread, Summary
+from dirigo_lab.experiments.experiment import ExperimentSummary, Outcome, ResultRow, Scale, Size, Spread
 from dirigo_lab.experiments.reporting import drawing
 from dirigo_lab.experiments.reporting.report import (
     Report,
@@ -27,9 +27,9 @@ from experiments.pretended import COSTS, Pretended, outcome_of
 PNG = b"\x89PNG"
 
 
-def made_summary(seeds: int = 2) -> Summary:
+def made_summary(seeds: int = 2) -> ExperimentSummary:
     """As Spark would summarise it, with spreads that are easy to tell."""
-    rows: list[Row] = []
+    rows: list[ResultRow] = []
     outcomes: list[Outcome] = []
     for labels in Pretended().settings(Scale.PAPER, Size.FULL):
         outcomes += (its := [outcome_of(labels, seed) for seed in range(seeds)])
@@ -38,12 +38,12 @@ def made_summary(seeds: int = 2) -> Summary:
             found = {f"p{each}": float(np.percentile(latencies.latency_ms, each)) for each in (5, 25, 50, 75, 95, 99)}
             found["satisfaction"] = float((latencies.latency_ms <= latencies.objective_ms).mean())
             values = {name: Spread(value, value * 0.9, value * 1.1) for name, value in found.items()}
-            rows.append(Row(labels, job, 1200, values))
-        rows.append(Row(labels, "", 0, {"forwards": Spread(12.0, 2.0, 22.0), "share": Spread(float("inf"), 0.5, 0.5)}))
-    return Summary(rows, outcomes)
+            rows.append(ResultRow(labels, job, 1200, values))
+        rows.append(ResultRow(labels, "", 0, {"forwards": Spread(12.0, 2.0, 22.0), "share": Spread(float("inf"), 0.5, 0.5)}))
+    return ExperimentSummary(rows, outcomes)
 
 
-def report_of(summary: Summary, scale: Scale = Scale.PAPER) -> Report:
+def report_of(summary: ExperimentSummary, scale: Scale = Scale.PAPER) -> Report:
     return Report.of(Pretended(), scale, Size.FULL, 2, COSTS, summary)
 
 
@@ -219,8 +219,8 @@ def test_figures_are_for_machines_too() -> None:
 
 def test_tables_leave_open_what_is_not_there() -> None:
     outcomes = [Outcome({"n": 1}, 0, [], {"cost": 1.0}), Outcome({"n": 2, "m": 0.25}, 0, [], {})]
-    rows = [Row({"n": 1}, "", 0, {"cost": Spread(1.0, 1.0, 1.0)}), Row({"n": 2, "m": 0.25}, "job", 0, {})]
-    summary = Summary(rows, outcomes)
+    rows = [ResultRow({"n": 1}, "", 0, {"cost": Spread(1.0, 1.0, 1.0)}), ResultRow({"n": 2, "m": 0.25}, "job", 0, {})]
+    summary = ExperimentSummary(rows, outcomes)
     assert figures_table(summary) == [["n", "m", "cost"], ["1", "-", "1"]]
     assert results_table(summary)[1:] == [["2", "0.25", "job", "0", "-", "-", "-", "-"]]
 

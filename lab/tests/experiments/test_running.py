@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from dirigo_lab.experiments import running
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.experiment import Experiment, Labels, Outcome, Scale, Size
 from dirigo_lab.experiments.registry import EXPERIMENTS, UnknownExperimentError, experiment_named
 from dirigo_lab.experiments.running import RunError, _ctrl_c_later, run, simulations
@@ -210,13 +210,13 @@ def test_on_a_cluster_settings_alternate_and_outcomes_are_in_order_all_the_same(
 
 
 def test_settings_of_a_cluster_that_are_simulated_go_by_the_costs_that_are_given() -> None:
-    given: list[Costs] = []
+    given: list[RuntimeCosts] = []
 
     class Both(Pretended):
         def is_simulated(self, scale: Scale, labels: Labels) -> bool:
             return labels["workers"] == 2
 
-        def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+        def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
             given.append(costs)
             return outcome_of(labels, seed)
 

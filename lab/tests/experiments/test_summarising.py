@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dirigo_lab.experiments.experiment import Labels, Latencies, Outcome, Scale, Size, Summary
+from dirigo_lab.experiments.experiment import ExperimentSummary, Labels, Latencies, Outcome, Scale, Size
 from dirigo_lab.experiments.reporting.storing import FIGURES, LATENCIES, PER_WORKER, StoringError, store
 from dirigo_lab.experiments.reporting.summarising import PERCENTILES, session_for, summarise
 from experiments.pretended import OBJECTIVE_MS, RESULTS, Pretended, outcome_of
@@ -43,7 +43,7 @@ def folder(outcomes: list[Outcome], tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="module")
-def summary(spark: Any, folder: Path, outcomes: list[Outcome]) -> Summary:
+def summary(spark: Any, folder: Path, outcomes: list[Outcome]) -> ExperimentSummary:
     return summarise(spark, folder, outcomes)
 
 
@@ -85,7 +85,7 @@ def test_figures_and_workers_have_a_row_each(folder: Path, outcomes: list[Outcom
     ]
 
 
-def test_percentiles_are_exact_and_spread_over_the_seeds(summary: Summary, outcomes: list[Outcome]) -> None:
+def test_percentiles_are_exact_and_spread_over_the_seeds(summary: ExperimentSummary, outcomes: list[Outcome]) -> None:
     for job, number in (("urgent", 0), ("bulk", 1)):
         row = summary.one(job=job, strategy="fifo", workers=4)
         runs = [each.latencies[number] for each in outcomes if each.labels == row.labels]
@@ -108,7 +108,7 @@ def test_percentiles_are_exact_and_spread_over_the_seeds(summary: Summary, outco
     assert summary.one(job="bulk", strategy="fifo", workers=4)["satisfaction"] == 1.0
 
 
-def test_rows_are_in_the_order_of_the_settings_and_figures_have_a_row_of_their_own(summary: Summary) -> None:
+def test_rows_are_in_the_order_of_the_settings_and_figures_have_a_row_of_their_own(summary: ExperimentSummary) -> None:
     settings = Pretended().settings(Scale.PAPER, Size.FULL)
     assert [(row.labels, row.job) for row in summary.rows] == [
         (labels, job) for labels in settings for job in ("urgent", "bulk", "")

@@ -15,7 +15,7 @@ import dirigo as dg
 from dirigo.flow import SLO, Dataflow, collect
 from dirigo.nexmark.generator import Generator
 from dirigo.scheduling import STRATEGIES
-from dirigo.sim.service import Service
+from dirigo.sim.service import ServiceTimes
 from dirigo.testing import Simulation
 from dirigo_lab.nexmark.checking import write_side_input
 from dirigo_lab.nexmark.events import write_events
@@ -53,7 +53,7 @@ def simulate(name: str, strategy: str) -> Simulation:
     flow = Dataflow(name, slo=SLO(latency="500ms", throughput="20/s"), splits=2)
     tables = GeneratedTables(EVENTS, RATE, block_events=500)
     QUERIES[name].function(flow, tables).sink(collect(name="results"))
-    service = Service(SERVICE_S)
+    service = ServiceTimes(SERVICE_S)
     return Simulation(flow, workers=WORKERS, strategy=strategy, rows_max=20, service=service).finish()
 
 

@@ -13,7 +13,7 @@ from dirigo.kernel import CriticalOutput, Output
 from dirigo.kernel.lessor import Lessor
 from dirigo.scheduling import Freedom
 from dirigo.sim.delay import uniform
-from dirigo.sim.network import Network, Order
+from dirigo.sim.network import DeliveryOrder, Network
 from dirigo_lab.verification.checker import ViolationError
 from dirigo_lab.verification.mutants import mutant_named
 from dirigo_lab.verification.random.reference import sequential
@@ -157,7 +157,7 @@ def asks_first(seed: int) -> RandomWorld:
         times={"s": (0.0, 0.0)},
         minds=(Mind("chaos"), Mind("chaos")),
         allowed=Freedom(forward={"A": (1,)}),
-        network=Network(uniform(0.0, 1.0), order=Order.NONE),
+        network=Network(uniform(0.0, 1.0), order=DeliveryOrder.NONE),
         service=lambda _message, rng: rng.random() * 3.0,
     )
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from dirigo.kernel import CriticalOutput, Granularity
-from dirigo.sim.network import Order
+from dirigo.sim.network import DeliveryOrder
 from dirigo_lab.verification.random.world import RandomWorld, random_world
 
 SEEDS = range(300)
@@ -33,7 +33,7 @@ def test_worlds_are_different() -> None:
     assert {len(world.scripts) for world in worlds} == {1, 2, 3}
     assert {world.workers for world in worlds} == set(range(1, 7))
     assert {mind.kind for world in worlds for mind in world.minds} == {"fifo", "chaos", "priority"}
-    assert {world.network.order for world in worlds} == set(Order)
+    assert {world.network.order for world in worlds} == set(DeliveryOrder)
     met: Counter[str] = Counter()
     for world in worlds:
         homes = [world.homes[actor.name] for actor in world.actors]

@@ -20,7 +20,7 @@ from dirigo.runtime.client.client import Client
 from dirigo.runtime.errors import ControlError
 from dirigo.spark.service import file as service_file
 from dirigo.spark.service import service
-from dirigo.spark.service.file import Service
+from dirigo.spark.service.file import RunningService
 
 app = typer.Typer(no_args_is_help=True, help="Start, look at and stop a cluster that runs in the background.")
 _Name = typer.Option(DEFAULT_CLUSTER, "--name", metavar="NAME", help="The cluster, if it has a name of its own.")
@@ -63,7 +63,7 @@ def start(
     check_workers(workers)
     with one_line_errors():
         given(strategy)
-    settings = service.Settings(name, workers, master, host, None if logs is None else str(logs.absolute()), strategy)
+    settings = service.ServiceSettings(name, workers, master, host, None if logs is None else str(logs.absolute()), strategy)
     try:
         with one_line_errors(), console.status("starting Spark ...") as status:
             started = service.start(settings, _Progress(status).show)
@@ -91,7 +91,7 @@ class _Progress:
     def __init__(self, status: Status) -> None:
         self._status = status
 
-    def show(self, starting: Service | None) -> None:
+    def show(self, starting: RunningService | None) -> None:
         if starting is None or starting.access is None:
             return
         try:

@@ -12,7 +12,7 @@ from dirigo.cli.display.output import fail
 from dirigo.kernel import DirigoError
 from dirigo.runtime.client.client import Client
 from dirigo.spark.service import file as service_file
-from dirigo.spark.service.file import Service
+from dirigo.spark.service.file import RunningService
 
 DEFAULT_CLUSTER = "dirigo"
 
@@ -28,7 +28,7 @@ def one_line_errors() -> Iterator[None]:
         fail(escape(" ".join(str(error).split())))
 
 
-def running(name: str, option: str = "--cluster") -> Service:
+def running(name: str, option: str = "--cluster") -> RunningService:
     """The cluster of this name, which lives; or the end of the command."""
     with one_line_errors():
         service = service_file.read(name)

@@ -13,16 +13,16 @@ from dirigo.kernel.interface.message import (
     CriticalOutput,
     CriticalRun,
     Data,
-    Executable,
     Granularity,
     Lane,
     Message,
     Output,
+    RunnableMessage,
     Trail,
 )
 from dirigo.kernel.interface.objective import NO_OBJECTIVE, Objective
 from dirigo.kernel.mailbox import MailboxState, Role
-from dirigo.kernel.source import Source
+from dirigo.kernel.source import SourceActor
 from dirigo.kernel.worker import Worker
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "DirigoError",
     "Errand",
     "ErrandKind",
-    "Executable",
     "FunctionSpec",
     "Granularity",
     "GraphError",
@@ -52,8 +51,9 @@ __all__ = [
     "PolicyError",
     "ProtocolError",
     "Role",
+    "RunnableMessage",
     "SchedulingContext",
-    "Source",
+    "SourceActor",
     "States",
     "Trail",
     "Worker",

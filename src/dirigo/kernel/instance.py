@@ -10,9 +10,9 @@ from msgspec.structs import force_setattr
 from dirigo.kernel.interface.address import WorkerId
 from dirigo.kernel.interface.errand import Errand, ErrandKind
 from dirigo.kernel.interface.function import Behaviour, Context, FunctionSpec
-from dirigo.kernel.interface.message import CriticalOutput, Data, Executable, Output, Trail
-from dirigo.kernel.mailbox import ADMIT, NEXT_STATE, Event, Kind, MailboxState, Role, Verdict
-from dirigo.kernel.party import Party
+from dirigo.kernel.interface.message import CriticalOutput, Data, Output, RunnableMessage, Trail
+from dirigo.kernel.mailbox import ADMIT, NEXT_STATE, Event, MailboxState, MessageKind, Role, Verdict
+from dirigo.kernel.participant import Participant
 
 if TYPE_CHECKING:
     from dirigo.kernel.worker import Worker
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _RUNNABLE, _CRITICAL = MailboxState.RUNNABLE, MailboxState.CRITICAL
 
 
-class Instance(Party):
+class Instance(Participant):
     """An actor at one worker. The function object comes with the first message to run and goes when it idles."""
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Instance(Party):
         self.states = spec.states()
         self.context = Context(spec.address, self.states)
         self.function: Behaviour | None = None
-        self.running: Executable | None = None
+        self.running: RunnableMessage | None = None
         self.size_bytes = 0  # of the states when they were last looked at
         self.held: list[Data] = []  # the blocked queue
         self.round_began: float | None = None  # since when a barrier waits
@@ -65,7 +65,7 @@ class Instance(Party):
         if self.host.observer is not None:
             self.host.observer.moved(self.address, self.worker, row)
 
-    def admit(self, message: Data, kind: Kind) -> None:
+    def admit(self, message: Data, kind: MessageKind) -> None:
         """Do with a message what the table says for its kind in the present state."""
         row = ADMIT.get((self.role, self.state, kind))
         if row is None:
@@ -83,16 +83,16 @@ class Instance(Party):
         if worker is not None:
             self.send_elsewhere(message, worker)
 
-    def may_run(self, message: Executable) -> bool:
+    def may_run(self, message: RunnableMessage) -> bool:
         """Whether a message that the strategy kept may run in the present state."""
         row = ADMIT.get((self.role, self.state, self.kind_of(message)))
         return row is not None and row.verdict is not Verdict.HOLD
 
-    def kind_of(self, message: Executable) -> Kind:
+    def kind_of(self, message: RunnableMessage) -> MessageKind:
         """The kind of a message that the strategy has been offered; pending ones never are."""
         raise NotImplementedError
 
-    def may_forward(self, message: Executable, worker: WorkerId) -> bool:
+    def may_forward(self, message: RunnableMessage, worker: WorkerId) -> bool:
         raise NotImplementedError
 
     def begin_round(self) -> None:
@@ -100,7 +100,7 @@ class Instance(Party):
         self.round_began = self.host.now
         self.host.strategy.note_barrier(self.host, self.address)
 
-    def is_awaited(self, message: Executable) -> bool:  # noqa: ARG002
+    def is_awaited(self, message: RunnableMessage) -> bool:  # noqa: ARG002
         """Whether the barrier under way waits for a message that the strategy keeps: at a lessee it does for all."""
         return self.round_began is not None
 
@@ -120,7 +120,7 @@ class Instance(Party):
 
     # --- executions ----------------------------------------------------------------------------------------------------
 
-    def begin(self, message: Executable) -> None:
+    def begin(self, message: RunnableMessage) -> None:
         self.running = message
         context = self.context
         context.created = message.created
@@ -128,7 +128,7 @@ class Instance(Party):
         context.now = self.host.now
         context.trail = self.trail_of(message)
 
-    def trail_of(self, message: Executable) -> Trail:
+    def trail_of(self, message: RunnableMessage) -> Trail:
         """Where the time of a message went, up to now: it has waited in a queue since it was ready."""
         hop, held, queued, ran = message.trail
         ready = message.ready
@@ -150,7 +150,7 @@ class Instance(Party):
         force_setattr(message, "sent", now)
         force_setattr(message, "ready", now)
 
-    def executed(self, message: Executable, elapsed_s: float = 0.0) -> None:
+    def executed(self, message: RunnableMessage, elapsed_s: float = 0.0) -> None:
         """The function has returned: send its outputs, count the message as done, see what that makes possible."""
         context = self.context
         hop, held, queued, ran = context.trail
@@ -166,7 +166,7 @@ class Instance(Party):
         if self.state is not _RUNNABLE:
             self.settle()
 
-    def count_as_done(self, message: Executable) -> None:
+    def count_as_done(self, message: RunnableMessage) -> None:
         raise NotImplementedError
 
     def release(self, outputs: list[Output | CriticalOutput]) -> None:

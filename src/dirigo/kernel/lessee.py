@@ -18,18 +18,18 @@ from dirigo.kernel.interface.function import FunctionSpec
 from dirigo.kernel.interface.message import (
     CriticalOutput,
     Data,
-    Executable,
     Intent,
     Lane,
     Output,
+    RunnableMessage,
     SyncReply,
     SyncRequest,
     SyncRequestAck,
     Unsync,
     View,
 )
-from dirigo.kernel.mailbox import Event, Kind, MailboxState, Role
-from dirigo.kernel.party import Party
+from dirigo.kernel.mailbox import Event, MailboxState, MessageKind, Role
+from dirigo.kernel.participant import Participant
 
 if TYPE_CHECKING:
     from dirigo.kernel.worker import Worker
@@ -44,7 +44,7 @@ class Lessee(Instance):
 
     role: ClassVar[Role] = Role.LESSEE
     HANDLERS: ClassVar[dict[type, str]] = {
-        **Party.HANDLERS,
+        **Participant.HANDLERS,
         SyncRequest: "on_sync_request",
         Unsync: "on_unsync",
         View: "on_view",
@@ -73,7 +73,7 @@ class Lessee(Instance):
         elif self.state is _RUNNABLE:
             self.offer(message)
         else:
-            self.admit(message, Kind.FREE)
+            self.admit(message, MessageKind.FREE)
 
     def _channel_of(self, message: Data) -> Inbound:
         if message.lane is Lane.FORWARD:
@@ -88,16 +88,16 @@ class Lessee(Instance):
             channel = self.direct[sender, origin] = Inbound()
         return channel
 
-    def kind_of(self, message: Executable) -> Kind:
-        return Kind.CRITICAL if message.critical else Kind.FREE
+    def kind_of(self, message: RunnableMessage) -> MessageKind:
+        return MessageKind.CRITICAL if message.critical else MessageKind.FREE
 
-    def count_as_done(self, message: Executable) -> None:
+    def count_as_done(self, message: RunnableMessage) -> None:
         assert isinstance(message, Data)
         self._channel_of(message).done += 1
 
     # --- back to the lessor --------------------------------------------------------------------------------------------
 
-    def may_forward(self, message: Executable, worker: WorkerId) -> bool:
+    def may_forward(self, message: RunnableMessage, worker: WorkerId) -> bool:
         return worker == self.spec.home and self.state is not _BLOCKED and not message.critical
 
     def send_elsewhere(self, message: Data, worker: WorkerId) -> None:
@@ -217,4 +217,4 @@ class Lessee(Instance):
             elif self.state is _RUNNABLE:
                 self.offer(message)
             else:
-                self.admit(message, Kind.FREE)
+                self.admit(message, MessageKind.FREE)

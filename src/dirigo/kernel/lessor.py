@@ -25,7 +25,6 @@ from dirigo.kernel.interface.message import (
     CriticalOutput,
     CriticalRun,
     Data,
-    Executable,
     Grant,
     Granularity,
     Intent,
@@ -35,6 +34,7 @@ from dirigo.kernel.interface.message import (
     Registration,
     Revoke,
     RevokeAck,
+    RunnableMessage,
     SyncProgram,
     SyncReply,
     SyncRequest,
@@ -43,8 +43,8 @@ from dirigo.kernel.interface.message import (
     View,
 )
 from dirigo.kernel.lease import Leases
-from dirigo.kernel.mailbox import Event, Kind, MailboxState, Role
-from dirigo.kernel.party import Party
+from dirigo.kernel.mailbox import Event, MailboxState, MessageKind, Role
+from dirigo.kernel.participant import Participant
 from dirigo.kernel.round import Round
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Lessor(Instance):
 
     role: ClassVar[Role] = Role.LESSOR
     HANDLERS: ClassVar[dict[type, str]] = {
-        **Party.HANDLERS,
+        **Participant.HANDLERS,
         SyncProgram: "on_program",
         SyncRequestAck: "on_sync_request_ack",
         SyncReply: "on_sync_reply",
@@ -131,21 +131,21 @@ class Lessor(Instance):
 
     def _place(self, message: Data, upstream: Upstream) -> None:
         pending = upstream.is_pending(message.origin, message.seq)
-        self.admit(message, Kind.PENDING if pending else Kind.FREE)
+        self.admit(message, MessageKind.PENDING if pending else MessageKind.FREE)
 
     def _accept_returned(self, message: Data) -> None:
         if message.lane is not Lane.RETURN:
             raise self.error("one-hop", f"{message} was forwarded to the lessor")
         if self.leases.return_channel(message.origin).admit(message.seq):
-            self.admit(message, Kind.RETURNED)
+            self.admit(message, MessageKind.RETURNED)
             self.settle()
 
-    def kind_of(self, message: Executable) -> Kind:
+    def kind_of(self, message: RunnableMessage) -> MessageKind:
         if message.critical:
-            return Kind.CRITICAL
-        return Kind.RETURNED if message.lane is Lane.RETURN else Kind.FREE  # type: ignore[union-attr]
+            return MessageKind.CRITICAL
+        return MessageKind.RETURNED if message.lane is Lane.RETURN else MessageKind.FREE  # type: ignore[union-attr]
 
-    def count_as_done(self, message: Executable) -> None:
+    def count_as_done(self, message: RunnableMessage) -> None:
         if message.critical:
             assert self.round is not None
             self.round.task = None
@@ -166,7 +166,7 @@ class Lessor(Instance):
                 del self.parked[key]
             self._place(following, self.upstreams[message.sender])
 
-    def is_awaited(self, message: Executable) -> bool:
+    def is_awaited(self, message: RunnableMessage) -> bool:
         if self.round_began is None:
             return False
         if message.critical or message.lane is not _INPUT:  # type: ignore[union-attr]
@@ -175,7 +175,7 @@ class Lessor(Instance):
 
     # --- forwards ------------------------------------------------------------------------------------------------------
 
-    def may_forward(self, message: Executable, worker: WorkerId) -> bool:
+    def may_forward(self, message: RunnableMessage, worker: WorkerId) -> bool:
         return (
             self.state is _RUNNABLE
             and not message.critical
@@ -306,7 +306,7 @@ class Lessor(Instance):
 
     # --- the round -----------------------------------------------------------------------------------------------------
 
-    def executed(self, message: Executable, elapsed_s: float = 0.0) -> None:
+    def executed(self, message: RunnableMessage, elapsed_s: float = 0.0) -> None:
         Instance.executed(self, message, elapsed_s)  # super() costs 4% of the hot path
         if (self.withheld or self.alone) and self.state is _RUNNABLE:
             self.settle()
@@ -514,7 +514,7 @@ class Lessor(Instance):
                 self.held.append(message)
             else:
                 self.note_held(message)
-                self.admit(message, Kind.FREE)
+                self.admit(message, MessageKind.FREE)
 
     def _offer_again(self) -> None:
         """During a round nothing is forwarded: let the strategy decide anew about what it had to keep meanwhile."""

@@ -58,7 +58,7 @@ class Transition(NamedTuple):
     effect: str
 
 
-class Kind(Enum):
+class MessageKind(Enum):
     """What a message is to the instance that it reached."""
 
     __hash__ = object.__hash__
@@ -78,7 +78,7 @@ class Verdict(Enum):
 class Admission(NamedTuple):
     role: Role
     state: MailboxState
-    kind: Kind
+    kind: MessageKind
     verdict: Verdict
 
 
@@ -98,21 +98,21 @@ TRANSITIONS: tuple[Transition, ...] = (
 )
 
 ADMISSIONS: tuple[Admission, ...] = (
-    Admission(_LESSOR, _RUNNABLE, Kind.FREE, Verdict.OFFER),
-    Admission(_LESSOR, _RUNNABLE, Kind.PENDING, Verdict.HOLD),
-    Admission(_LESSOR, _RUNNABLE, Kind.RETURNED, Verdict.RUN),
-    Admission(_LESSOR, _DRAINING, Kind.FREE, Verdict.RUN),
-    Admission(_LESSOR, _DRAINING, Kind.PENDING, Verdict.HOLD),
-    Admission(_LESSOR, _DRAINING, Kind.RETURNED, Verdict.RUN),
-    Admission(_LESSOR, _BLOCKED, Kind.FREE, Verdict.HOLD),
-    Admission(_LESSOR, _BLOCKED, Kind.PENDING, Verdict.HOLD),
-    Admission(_LESSOR, _BLOCKED, Kind.RETURNED, Verdict.RUN),
-    Admission(_LESSOR, _CRITICAL, Kind.FREE, Verdict.HOLD),
-    Admission(_LESSOR, _CRITICAL, Kind.PENDING, Verdict.HOLD),
-    Admission(_LESSOR, _CRITICAL, Kind.CRITICAL, Verdict.RUN),
-    Admission(_LESSEE, _RUNNABLE, Kind.FREE, Verdict.OFFER),
-    Admission(_LESSEE, _DRAINING, Kind.FREE, Verdict.OFFER),
-    Admission(_LESSEE, _BLOCKED, Kind.FREE, Verdict.HOLD),
+    Admission(_LESSOR, _RUNNABLE, MessageKind.FREE, Verdict.OFFER),
+    Admission(_LESSOR, _RUNNABLE, MessageKind.PENDING, Verdict.HOLD),
+    Admission(_LESSOR, _RUNNABLE, MessageKind.RETURNED, Verdict.RUN),
+    Admission(_LESSOR, _DRAINING, MessageKind.FREE, Verdict.RUN),
+    Admission(_LESSOR, _DRAINING, MessageKind.PENDING, Verdict.HOLD),
+    Admission(_LESSOR, _DRAINING, MessageKind.RETURNED, Verdict.RUN),
+    Admission(_LESSOR, _BLOCKED, MessageKind.FREE, Verdict.HOLD),
+    Admission(_LESSOR, _BLOCKED, MessageKind.PENDING, Verdict.HOLD),
+    Admission(_LESSOR, _BLOCKED, MessageKind.RETURNED, Verdict.RUN),
+    Admission(_LESSOR, _CRITICAL, MessageKind.FREE, Verdict.HOLD),
+    Admission(_LESSOR, _CRITICAL, MessageKind.PENDING, Verdict.HOLD),
+    Admission(_LESSOR, _CRITICAL, MessageKind.CRITICAL, Verdict.RUN),
+    Admission(_LESSEE, _RUNNABLE, MessageKind.FREE, Verdict.OFFER),
+    Admission(_LESSEE, _DRAINING, MessageKind.FREE, Verdict.OFFER),
+    Admission(_LESSEE, _BLOCKED, MessageKind.FREE, Verdict.HOLD),
 )
 
 NEXT_STATE = {(row.role, row.source, row.event): row for row in TRANSITIONS}

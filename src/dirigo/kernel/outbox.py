@@ -27,7 +27,7 @@ from dirigo.kernel.interface.message import (
 )
 
 if TYPE_CHECKING:
-    from dirigo.kernel.party import Party
+    from dirigo.kernel.participant import Participant
 
 _INPUT = Lane.INPUT
 _ENDED = -1  # what a route awaits that nothing may follow on, so that the check for it is off the hot path
@@ -77,12 +77,12 @@ class Route:
 
 
 class Outbox:
-    """All routes of one party."""
+    """All routes of one participant."""
 
-    __slots__ = ("busy", "informed", "party", "routes")
+    __slots__ = ("busy", "informed", "participant", "routes")
 
-    def __init__(self, party: Party) -> None:
-        self.party = party
+    def __init__(self, participant: Participant) -> None:
+        self.participant = participant
         self.routes: dict[Address, Route] = {}
         self.busy: set[Address] = set()  # targets that have not acknowledged a program yet
         self.informed: set[Address] = set()  # targets that got a program in the round under way
@@ -90,10 +90,10 @@ class Outbox:
     def route(self, to: Address) -> Route:
         route = self.routes.get(to)
         if route is None:
-            party = self.party
-            if to not in party.spec_downstreams:
-                raise party.error("send-along-edges", f"it sends to {to}, which is not among its downstream actors")
-            spec = party.host.directory[to]
+            participant = self.participant
+            if to not in participant.spec_downstreams:
+                raise participant.error("send-along-edges", f"it sends to {to}, which is not among its downstream actors")
+            spec = participant.host.directory[to]
             route = self.routes[to] = Route(to, spec.home, not spec.ordered)
         return route
 
@@ -101,13 +101,15 @@ class Outbox:
 
     def emit(self, output: Output | CriticalOutput) -> None:
         """Send an output as soon as the protocol allows."""
-        party = self.party
-        if party.host.observer is not None:
-            party.host.observer.emitted(party.address, party.worker, output)
+        participant = self.participant
+        if participant.host.observer is not None:
+            participant.host.observer.emitted(participant.address, participant.worker, output)
         route = self.routes.get(output.to) or self.route(output.to)
         if output.critical or route.awaiting:
             if route.ended:
-                raise party.error("nothing-after-the-end", f"it has ended towards {route.to} but sends {output.payload!r}")
+                raise participant.error(
+                    "nothing-after-the-end", f"it has ended towards {route.to} but sends {output.payload!r}"
+                )
             route.backlog.append(output)
             self.pump(route)
         else:
@@ -122,28 +124,28 @@ class Outbox:
                 self._ship(route, route.backlog.popleft())  # type: ignore[arg-type]
 
     def _ship(self, route: Route, output: Output) -> None:
-        host = self.party.host
-        worker = host.strategy.prepare_send(host, self.party.address, output)
+        host = self.participant.host
+        worker = host.strategy.prepare_send(host, self.participant.address, output)
         if worker is None or worker == route.home:
             self._send(route, route.home, 0, output)
         elif worker in route.open:
             self._send(route, worker, route.view, output)
-        elif route.leasable and self.party.may_register():
+        elif route.leasable and self.participant.may_register():
             route.waiting.append((worker, output))
             self._ask(route)
         else:
             self._send(route, route.home, 0, output)
 
     def _send(self, route: Route, worker: WorkerId, view: int, output: Output) -> None:
-        party = self.party
+        participant = self.participant
         seq = route.sent.get(worker, 0) + 1
         route.sent[worker] = seq
-        party.host.outgoing.append(
+        participant.host.outgoing.append(
             Data(
                 output.to,
                 worker,
-                party.address,
-                party.worker,
+                participant.address,
+                participant.worker,
                 _INPUT,
                 seq,
                 view,
@@ -169,7 +171,7 @@ class Outbox:
 
     def _send_program(self, route: Route) -> None:
         """Send the barrier at the head of the backlog, with all critical messages that directly follow it."""
-        party = self.party
+        participant = self.participant
         self.send_waiting_home(route)
         first = route.backlog.popleft()
         assert isinstance(first, CriticalOutput)
@@ -182,26 +184,28 @@ class Outbox:
                 criticals.append(following)
                 route.backlog.popleft()
         for output in criticals:
-            party.host.strategy.prepare_send(party.host, party.address, output)  # it may look, but a barrier goes home
+            participant.host.strategy.prepare_send(
+                participant.host, participant.address, output
+            )  # it may look, but a barrier goes home
         if criticals[-1].final:
             route.ended = True
             if route.backlog:
                 after = route.backlog[0].payload
-                raise party.error("nothing-after-the-end", f"it has ended towards {route.to} but sends {after!r}")
+                raise participant.error("nothing-after-the-end", f"it has ended towards {route.to} but sends {after!r}")
         route.programs += 1
         route.ones += first.granularity is Granularity.ONE
         route.awaiting = route.programs
         self.busy.add(route.to)
         self.informed.add(route.to)
-        blocks = (party.address,) if first.granularity is Granularity.CHANNEL else self._upstreams_of(route.to)
+        blocks = (participant.address,) if first.granularity is Granularity.CHANNEL else self._upstreams_of(route.to)
         dependencies = self._take_dependencies(route)
         self.close(route)
-        party.host.outgoing.append(
+        participant.host.outgoing.append(
             SyncProgram(
                 route.to,
                 route.home,
-                party.address,
-                party.worker,
+                participant.address,
+                participant.worker,
                 route.programs,
                 first.granularity,
                 route.ones if first.granularity is Granularity.ONE else 0,
@@ -213,7 +217,7 @@ class Outbox:
         )
 
     def _upstreams_of(self, to: Address) -> tuple[Address, ...]:
-        return self.party.host.directory[to].upstreams
+        return self.participant.host.directory[to].upstreams
 
     def _take_dependencies(self, route: Route) -> tuple[tuple[WorkerId, WorkerId, int], ...]:
         """The last id on every channel from this actor to the target that was used since the last barrier to it."""
@@ -221,7 +225,7 @@ class Outbox:
         route.collected = {}
         for receiver, seq in route.sent.items():
             if route.reported.get(receiver, 0) != seq:
-                last[self.party.worker, receiver] = seq
+                last[self.participant.worker, receiver] = seq
         route.reported = dict(route.sent)
         return tuple((sender, receiver, seq) for (sender, receiver), seq in sorted(last.items()))
 
@@ -259,12 +263,14 @@ class Outbox:
         if route.asked:
             return
         route.number += 1
-        party = self.party
-        host = party.host
-        also = host.strategy.also_wanted(host, party.address, route.to)
+        participant = self.participant
+        host = participant.host
+        also = host.strategy.also_wanted(host, participant.address, route.to)
         route.asked = frozenset((*(worker for worker, _ in route.waiting), *also)) - route.open - {route.home}
         host.outgoing.append(
-            Registration(route.to, route.home, party.address, party.worker, route.number, tuple(sorted(route.asked)))
+            Registration(
+                route.to, route.home, participant.address, participant.worker, route.number, tuple(sorted(route.asked))
+            )
         )
 
     def on_grant(self, grant: Grant) -> bool:
@@ -279,7 +285,7 @@ class Outbox:
         for worker, output in waiting:
             if worker in route.open:
                 self._send(route, worker, route.view, output)
-            elif worker in asked or not self.party.may_register():
+            elif worker in asked or not self.participant.may_register():
                 self._send(route, route.home, 0, output)
             else:
                 route.waiting.append((worker, output))
@@ -305,13 +311,13 @@ class Outbox:
             return
         route.revoked = revoke.number
         self.close(route)
-        party = self.party
-        party.host.outgoing.append(
+        participant = self.participant
+        participant.host.outgoing.append(
             RevokeAck(
                 route.to,
                 route.home,
-                party.address,
-                party.worker,
+                participant.address,
+                participant.worker,
                 revoke.number,
                 tuple(sorted((worker, seq) for worker, seq in route.sent.items() if worker != route.home)),
                 route.number,

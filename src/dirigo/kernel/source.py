@@ -1,4 +1,4 @@
-"""A source: a party without inputs, states and lessees, which is therefore SEQUENTIAL at all times.
+"""A source: a participant without inputs, states and lessees, which is therefore SEQUENTIAL at all times.
 
 It needs no round to send a barrier (the fast path), but it obeys the same rule as everybody: after a barrier it sends
 nothing to that target until the cut is installed there.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from msgspec.structs import force_setattr
 
 from dirigo.kernel.interface.message import CriticalOutput, Output
-from dirigo.kernel.party import Party
+from dirigo.kernel.participant import Participant
 
 
-class Source(Party):
+class SourceActor(Participant):
     """Where messages enter a job's graph. Its host decides what it emits, and when."""
 
     __slots__ = ()

@@ -18,21 +18,30 @@ from dirigo.kernel.interface.errand import Errand
 from dirigo.kernel.interface.errors import ProtocolError
 from dirigo.kernel.interface.function import Directory, FunctionSpec
 from dirigo.kernel.interface.hooks import Chance, Hooks, NoChance, Observer
-from dirigo.kernel.interface.message import CriticalOutput, CriticalRun, Data, Executable, Granularity, Message, Note, Trail
+from dirigo.kernel.interface.message import (
+    CriticalOutput,
+    CriticalRun,
+    Data,
+    Granularity,
+    Message,
+    Note,
+    RunnableMessage,
+    Trail,
+)
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import MailboxState, Role
-from dirigo.kernel.party import Party
-from dirigo.kernel.source import Source
+from dirigo.kernel.participant import Participant
+from dirigo.kernel.source import SourceActor
 from dirigo.kernel.waiting import waiting_for
-from dirigo.kernel.worker_loads import Loads
+from dirigo.kernel.worker_loads import WorkerLoads
 
 _RUNNABLE = MailboxState.RUNNABLE
 _ASKED_AGAIN_MAX = 8  # a strategy that starts something whenever it has nothing to run would be asked for ever
 
 
 class Worker:
-    """All parties at one worker, around one strategy."""
+    """All participants at one worker, around one strategy."""
 
     __slots__ = (
         "_current",
@@ -46,7 +55,7 @@ class Worker:
         "now",
         "observer",
         "outgoing",
-        "parties",
+        "participants",
         "rng",
         "rounds",
         "running",
@@ -59,18 +68,18 @@ class Worker:
         self.id = worker_id
         self.directory = directory
         self.strategy = strategy
-        self.parties: dict[Address, Party] = {}
+        self.participants: dict[Address, Participant] = {}
         self.outgoing: list[Message] = []  # the host takes these and clears the list
         self.observer: Observer | None = None
         self.now = 0.0  # set by the host before it calls
-        self.running: Executable | None = None
+        self.running: RunnableMessage | None = None
         self._current: Instance | None = None  # whose message is running
         self.timed: set[Address] = set()  # instances with timers
         self._requests: list[Callable[[], None]] = []  # what the strategy asked for inside a hook
         # What the host knows and the strategy may ask for.
         self.rng: Chance = NoChance()
         self.workers: tuple[WorkerId, ...] = (worker_id,)  # of the whole pool
-        self._loads = Loads()
+        self._loads = WorkerLoads()
         self.measure: Callable[[Any], int] = _one_row
         self.barriers: dict[Address, float] = {}  # lessors that a barrier waits at -> since when
         self.defer: Callable[[Errand], bool] | None = None  # takes an errand over, or says that it may be done at once
@@ -82,15 +91,15 @@ class Worker:
         """A message has arrived, in any order and possibly more than once."""
         if type(message) is Data:
             force_setattr(message, "ready", self.now)
-            (self.parties.get(message.to) or self._activate(message.to)).accept(message)
+            (self.participants.get(message.to) or self._activate(message.to)).accept(message)
         elif type(message) is Note:
             self.strategy.note_received(self, message.sender, message.origin, message.note)
         else:
-            (self.parties.get(message.to) or self._activate(message.to)).handle(message)
+            (self.participants.get(message.to) or self._activate(message.to)).handle(message)
         if self._requests:
             self._do_requests()
 
-    def next(self) -> Executable | None:
+    def next(self) -> RunnableMessage | None:
         """Choose the message to run; None if nothing can run now. What the protocol blocks meanwhile is held."""
         if self.running is not None:
             raise ProtocolError("one-at-a-time", f"w{self.id}", "it was asked for a message while one is running")
@@ -104,7 +113,7 @@ class Worker:
                 asked_again += 1
                 self._do_requests()  # which may have made a message ready
                 continue
-            instance: Instance | None = self.parties.get(message.to)  # type: ignore[assignment]  # only instances offer messages
+            instance: Instance | None = self.participants.get(message.to)  # type: ignore[assignment]  # only instances offer messages
             if instance is None:  # its job is gone, and the strategy cannot know
                 continue
             if instance.state is _RUNNABLE or instance.may_run(message):
@@ -158,8 +167,8 @@ class Worker:
         self.directory.remove_job(job)
         self.strategy.forget_job(job)
         self.rounds.pop(job, None)
-        for address in [address for address in self.parties if job_of(address) == job]:
-            del self.parties[address]
+        for address in [address for address in self.participants if job_of(address) == job]:
+            del self.participants[address]
             self.timed.discard(address)
             self.barriers.pop(address, None)
         if self.running is not None and job_of(self.running.to) == job:
@@ -180,9 +189,9 @@ class Worker:
             self.strategy.wake(self)
         self.do_requests()
 
-    def add_source(self, address: Address, downstreams: tuple[Address, ...]) -> Source:
-        source = Source(self, address, downstreams)
-        self.parties[address] = source
+    def add_source(self, address: Address, downstreams: tuple[Address, ...]) -> SourceActor:
+        source = SourceActor(self, address, downstreams)
+        self.participants[address] = source
         return source
 
     def count_round(self, address: Address, has_lessees: bool) -> None:
@@ -198,24 +207,29 @@ class Worker:
     def leased_to(self, workers: Collection[WorkerId]) -> set[str]:
         """The jobs that have something at these workers which only they have, as far as is known here."""
         jobs = set()
-        for party in self.parties.values():
-            is_leased = isinstance(party, Lessor) and party.has_lessees_among(workers)
-            if is_leased or any(not route.open.isdisjoint(workers) for route in party.outbox.routes.values()):
-                jobs.add(job_of(party.address))
+        for participant in self.participants.values():
+            is_leased = isinstance(participant, Lessor) and participant.has_lessees_among(workers)
+            if is_leased or any(not route.open.isdisjoint(workers) for route in participant.outbox.routes.values()):
+                jobs.add(job_of(participant.address))
         return jobs
 
     def passivate(self, address: Address) -> bool:
         """Drop the function object of an idle instance; its states stay, and the next message brings it back."""
-        party = self.parties.get(address)
-        if not isinstance(party, Instance) or party.function is None or party.running is not None or party.held:
+        participant = self.participants.get(address)
+        if (
+            not isinstance(participant, Instance)
+            or participant.function is None
+            or participant.running is not None
+            or participant.held
+        ):
             return False
-        party.function = None
+        participant.function = None
         return True
 
-    def _activate(self, address: Address) -> Party:
+    def _activate(self, address: Address) -> Participant:
         spec = self.directory[address]
-        party = self.parties[address] = Lessor(self, spec) if spec.home == self.id else Lessee(self, spec)
-        return party
+        participant = self.participants[address] = Lessor(self, spec) if spec.home == self.id else Lessee(self, spec)
+        return participant
 
     def do_requests(self) -> None:
         """Start what a strategy asked for outside of ``receive``, ``next`` and ``finish``."""
@@ -232,10 +246,10 @@ class Worker:
         return self.directory[address]
 
     def instance(self, address: Address) -> Instance:
-        party = self.parties.get(address) or self._activate(address)
-        if not isinstance(party, Instance):
-            raise ProtocolError("addressed", party.name, "it is a source and has no mailbox")
-        return party
+        participant = self.participants.get(address) or self._activate(address)
+        if not isinstance(participant, Instance):
+            raise ProtocolError("addressed", participant.name, "it is a source and has no mailbox")
+        return participant
 
     def lessor(self, address: Address) -> Lessor:
         instance = self.instance(address)
@@ -247,35 +261,35 @@ class Worker:
         return Role.LESSOR if self.directory[address].home == self.id else Role.LESSEE
 
     def mailbox_state(self, address: Address) -> MailboxState:
-        party = self.parties.get(address)
-        return party.state if isinstance(party, Instance) else MailboxState.RUNNABLE
+        participant = self.participants.get(address)
+        return participant.state if isinstance(participant, Instance) else MailboxState.RUNNABLE
 
-    def may_forward(self, message: Executable, worker: WorkerId) -> bool:
+    def may_forward(self, message: RunnableMessage, worker: WorkerId) -> bool:
         return self.instance(message.to).may_forward(message, worker)
 
-    def may_run(self, message: Executable) -> bool:
+    def may_run(self, message: RunnableMessage) -> bool:
         return self.instance(message.to).may_run(message)
 
     def lessees(self, address: Address) -> frozenset[WorkerId]:
         return frozenset(self.lessor(address).leases.leased)
 
     def open_channels(self, sender: Address, to: Address) -> frozenset[WorkerId]:
-        party = self.parties.get(sender)
-        return frozenset() if party is None else frozenset(party.outbox.route(to).open)
+        participant = self.participants.get(sender)
+        return frozenset() if participant is None else frozenset(participant.outbox.route(to).open)
 
-    def is_awaited(self, message: Executable) -> bool:
+    def is_awaited(self, message: RunnableMessage) -> bool:
         return self.instance(message.to).is_awaited(message)
 
     def barrier_began(self, address: Address) -> float | None:
         return self.instance(address).round_began
 
     def state_bytes(self, address: Address) -> int:
-        party = self.parties.get(address)
-        if not isinstance(party, Instance):
+        participant = self.participants.get(address)
+        if not isinstance(participant, Instance):
             return 0
-        if party.running is None:  # otherwise another thread may be changing them
-            party.size_bytes = party.states.size_bytes()
-        return party.size_bytes
+        if participant.running is None:  # otherwise another thread may be changing them
+            participant.size_bytes = participant.states.size_bytes()
+        return participant.size_bytes
 
     def run_alone(self, address: Address, payload: Any) -> None:
         lessor = self.lessor(address)
@@ -286,12 +300,12 @@ class Worker:
     def send_critical(
         self, sender: Address, to: Address, payload: Any, granularity: Granularity = Granularity.CHANNEL
     ) -> None:
-        party = self.parties.get(sender)
-        party = party if isinstance(party, Source) else self.lessor(sender)
-        party.outbox.route(to)  # raises if there is no such edge
+        participant = self.participants.get(sender)
+        participant = participant if isinstance(participant, SourceActor) else self.lessor(sender)
+        participant.outbox.route(to)  # raises if there is no such edge
         deadline = self.now + self.directory[to].objective.latency_s
         output = CriticalOutput(to, payload, granularity, created=self.now, deadline=deadline, sent=self.now)
-        self._requests.append(lambda: party.inject(output))
+        self._requests.append(lambda: participant.inject(output))
 
     def scale_in(self, address: Address) -> None:
         self._requests.append(self.lessor(address).scale_in)
@@ -306,7 +320,7 @@ class Worker:
         """For the host: another worker has told how much waits there."""
         self._loads.note(worker, load, self.now)
 
-    def rows(self, message: Executable) -> int:
+    def rows(self, message: RunnableMessage) -> int:
         return 1 if message.critical else self.measure(message.payload)
 
     def tell_sender(self, message: Data, note: Any) -> None:

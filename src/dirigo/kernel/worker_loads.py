@@ -11,7 +11,7 @@ _STEP_S = 0.002  # a smaller change of load is no news
 _UNDER_WAY_S = 0.005  # what was sent less than this ago, and up to twice as long, is not in what its receiver says
 
 
-class Loads:
+class WorkerLoads:
     """Figures in seconds of work, (urgent, in all)."""
 
     __slots__ = ("_said", "_sent")

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dirigo.flow.errors import FlowError
 from dirigo.nexmark.java_random import Integers
-from dirigo.nexmark.numbering import Kind, Order
+from dirigo.nexmark.numbering import EventKind, EventOrder
 from dirigo.nexmark.rows import Clock, Columns, auction_columns, bid_columns, person_columns
 from dirigo.nexmark.schemas import AUCTION, BID, PERSON
 
@@ -23,10 +23,10 @@ BASE_MS = 1_436_918_400_000  # midnight UTC on 15 July 2015
 RATE_MOST = 1_000_000  # the time between events is a whole number of microseconds
 
 _MakeColumns = Callable[[Integers, Clock, AbstractSet[str]], Columns]
-_TABLES: dict[Kind, tuple[str, pa.Schema, _MakeColumns]] = {
-    Kind.PERSON: ("persons", PERSON, person_columns),
-    Kind.AUCTION: ("auctions", AUCTION, auction_columns),
-    Kind.BID: ("bids", BID, bid_columns),
+_TABLES: dict[EventKind, tuple[str, pa.Schema, _MakeColumns]] = {
+    EventKind.PERSON: ("persons", PERSON, person_columns),
+    EventKind.AUCTION: ("auctions", AUCTION, auction_columns),
+    EventKind.BID: ("bids", BID, bid_columns),
 }
 
 
@@ -60,53 +60,53 @@ class Generator:
         return Clock(self.base_ms, RATE_MOST // self.rate)
 
     @cached_property
-    def _order(self) -> Order:
-        return Order(self.out_of_order_group)
+    def _order(self) -> EventOrder:
+        return EventOrder(self.out_of_order_group)
 
     def persons(self, first: int, last: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The persons among the events at the positions from `first` up to, not including, `last`."""
-        return self._rows(Kind.PERSON, first, last, columns)
+        return self._rows(EventKind.PERSON, first, last, columns)
 
     def auctions(self, first: int, last: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The auctions among the events at the positions from `first` up to, not including, `last`."""
-        return self._rows(Kind.AUCTION, first, last, columns)
+        return self._rows(EventKind.AUCTION, first, last, columns)
 
     def bids(self, first: int, last: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The bids among the events at the positions from `first` up to, not including, `last`."""
-        return self._rows(Kind.BID, first, last, columns)
+        return self._rows(EventKind.BID, first, last, columns)
 
     def counts(self, first: int, last: int) -> tuple[int, int, int]:
         """How many persons, auctions and bids there are among the events from `first` up to, not including, `last`."""
         _check_range(first, last)
         persons, auctions, bids = (
             self._order.count_before(kind, last) - self._order.count_before(kind, first)
-            for kind in (Kind.PERSON, Kind.AUCTION, Kind.BID)
+            for kind in (EventKind.PERSON, EventKind.AUCTION, EventKind.BID)
         )
         return persons, auctions, bids
 
     def person_range(self, first_index: int, count: int) -> tuple[int, int]:
         """The `first` and `last` for which `persons` returns `count` rows, beginning with the `first_index`-th person."""
-        return self._range(Kind.PERSON, first_index, count)
+        return self._range(EventKind.PERSON, first_index, count)
 
     def auction_range(self, first_index: int, count: int) -> tuple[int, int]:
         """The `first` and `last` for which `auctions` returns `count` rows, beginning with the `first_index`-th auction."""
-        return self._range(Kind.AUCTION, first_index, count)
+        return self._range(EventKind.AUCTION, first_index, count)
 
     def bid_range(self, first_index: int, count: int) -> tuple[int, int]:
         """The `first` and `last` for which `bids` returns `count` rows, beginning with the `first_index`-th bid."""
-        return self._range(Kind.BID, first_index, count)
+        return self._range(EventKind.BID, first_index, count)
 
     def person_numbers(self, first_index: int, count: int) -> Integers:
         """The event numbers of `count` persons, beginning with the `first_index`-th, in the order in which they come."""
-        return self._order.numbers_of(Kind.PERSON, *self.person_range(first_index, count))
+        return self._order.numbers_of(EventKind.PERSON, *self.person_range(first_index, count))
 
     def auction_numbers(self, first_index: int, count: int) -> Integers:
         """The event numbers of `count` auctions, beginning with the `first_index`-th, in the order in which they come."""
-        return self._order.numbers_of(Kind.AUCTION, *self.auction_range(first_index, count))
+        return self._order.numbers_of(EventKind.AUCTION, *self.auction_range(first_index, count))
 
     def bid_numbers(self, first_index: int, count: int) -> Integers:
         """The event numbers of `count` bids, beginning with the `first_index`-th, in the order in which they come."""
-        return self._order.numbers_of(Kind.BID, *self.bid_range(first_index, count))
+        return self._order.numbers_of(EventKind.BID, *self.bid_range(first_index, count))
 
     def event_numbers(self, first: int, last: int) -> Integers:
         """The event numbers at the positions from `first` up to, not including, `last`."""
@@ -126,12 +126,12 @@ class Generator:
         """How much older than the newest event before it an event may be; 0 for events in order."""
         return -((self.out_of_order_group - 1) * -self._clock.delay_us // 1000)
 
-    def _range(self, kind: Kind, first_index: int, count: int) -> tuple[int, int]:
+    def _range(self, kind: EventKind, first_index: int, count: int) -> tuple[int, int]:
         _check_range(first_index, first_index + count)
         first = self._order.position(kind, first_index)
         return first, self._order.position(kind, first_index + count - 1) + 1 if count else first
 
-    def _rows(self, kind: Kind, first: int, last: int, columns: Sequence[str] | None) -> pa.RecordBatch:
+    def _rows(self, kind: EventKind, first: int, last: int, columns: Sequence[str] | None) -> pa.RecordBatch:
         _check_range(first, last)
         name, schema, make_columns = _TABLES[kind]
         wanted = set(schema.names if columns is None else columns)

@@ -20,7 +20,7 @@ AUCTIONS_PER_EPOCH = 3
 SHUFFLE_STEP = 953  # a prime: the positions of a group map onto all its numbers unless the size is a multiple of it
 
 
-class Kind(Enum):
+class EventKind(Enum):
     """A kind of event: its first place among the 50 of an epoch, and how many places it has there."""
 
     PERSON = (0, 1)
@@ -58,7 +58,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Order:
+class EventOrder:
     """The order of the events: which number the event at a position has. Group size 1 is the plain order."""
 
     group: int = 1
@@ -89,19 +89,19 @@ class Order:
             return positions
         return positions // self.group * self.group + positions * SHUFFLE_STEP % self.group
 
-    def count_before(self, kind: Kind, position: int) -> int:
+    def count_before(self, kind: EventKind, position: int) -> int:
         """How many events of a kind come before a position."""
         start = self.group_first(position)  # before it, whole groups, which only permute their own numbers
         return kind.count_below(start) + int(np.count_nonzero(kind.includes(self.numbers(start, position))))
 
-    def numbers_of(self, kind: Kind, first: int, last: int) -> Integers:
+    def numbers_of(self, kind: EventKind, first: int, last: int) -> Integers:
         """The event numbers of one kind at the positions from the first up to, not including, the last; in their order."""
         if self.is_plain:
             return kind.numbers(kind.count_below(first), kind.count_below(last))
         numbers = self.numbers(first, last)
         return numbers[kind.includes(numbers)]
 
-    def position(self, kind: Kind, index: int) -> int:
+    def position(self, kind: EventKind, index: int) -> int:
         """The position of the index-th (from 0) event of a kind."""
         number = kind.number(index)
         if self.is_plain:

@@ -10,14 +10,14 @@ from dirigo.flow.errors import FlowError
 from dirigo.flow.rows.schema import require_columns
 from dirigo.flow.sources.generator import GeneratorSource
 from dirigo.nexmark.generator import RATE, Generator
-from dirigo.nexmark.numbering import EVENTS_PER_EPOCH, Kind
+from dirigo.nexmark.numbering import EVENTS_PER_EPOCH, EventKind
 from dirigo.nexmark.schemas import AUCTION, BID, PERSON
 
 TIME_COLUMN = "date_time"
 # Large, because the generator is several times as quick with many rows at once; yet made within a few milliseconds.
 BLOCK_EVENTS = 17_800
 
-_KINDS = {Kind.PERSON: ("persons", PERSON), Kind.AUCTION: ("auctions", AUCTION), Kind.BID: ("bids", BID)}
+_KINDS = {EventKind.PERSON: ("persons", PERSON), EventKind.AUCTION: ("auctions", AUCTION), EventKind.BID: ("bids", BID)}
 
 
 class EventSource(GeneratorSource):
@@ -28,7 +28,7 @@ class EventSource(GeneratorSource):
     """
 
     def __init__(
-        self, kind: Kind, generator: Generator, events: int, columns: Sequence[str] | None, block_events: int
+        self, kind: EventKind, generator: Generator, events: int, columns: Sequence[str] | None, block_events: int
     ) -> None:
         name, schema = _KINDS[kind]
         if events < 0:
@@ -43,7 +43,7 @@ class EventSource(GeneratorSource):
         super().__init__(
             _RowMaker(kind, generator, tuple(schema.names)),
             schema,
-            dict(zip(Kind, generator.counts(0, events), strict=True))[kind],
+            dict(zip(EventKind, generator.counts(0, events), strict=True))[kind],
             block=block_events * kind.width // EVENTS_PER_EPOCH,
             time=TIME_COLUMN if TIME_COLUMN in schema.names else None,
             out_of_orderness=f"{generator.out_of_orderness_ms}ms",
@@ -57,16 +57,16 @@ class EventSource(GeneratorSource):
 class _RowMaker:
     """Makes the rows `first` to `first + count - 1` of one kind, with some of their columns. It can be pickled."""
 
-    def __init__(self, kind: Kind, generator: Generator, columns: tuple[str, ...]) -> None:
+    def __init__(self, kind: EventKind, generator: Generator, columns: tuple[str, ...]) -> None:
         self.kind = kind
         self.generator = generator
         self.columns = columns
 
     def __call__(self, first: int, count: int) -> pa.RecordBatch:
         generator, columns = self.generator, self.columns
-        if self.kind is Kind.PERSON:
+        if self.kind is EventKind.PERSON:
             rows = generator.persons(*generator.person_range(first, count), columns)
-        elif self.kind is Kind.AUCTION:
+        elif self.kind is EventKind.AUCTION:
             rows = generator.auctions(*generator.auction_range(first, count), columns)
         else:
             rows = generator.bids(*generator.bid_range(first, count), columns)
@@ -82,7 +82,7 @@ def persons(
     block_events: int = BLOCK_EVENTS,
 ) -> EventSource:
     """The persons who register among the first `events` events, `rate` events per second of event time."""
-    return EventSource(Kind.PERSON, _generator(rate, out_of_order_group), events, columns, block_events)
+    return EventSource(EventKind.PERSON, _generator(rate, out_of_order_group), events, columns, block_events)
 
 
 def auctions(
@@ -94,7 +94,7 @@ def auctions(
     block_events: int = BLOCK_EVENTS,
 ) -> EventSource:
     """The auctions that open among the first `events` events, `rate` events per second of event time."""
-    return EventSource(Kind.AUCTION, _generator(rate, out_of_order_group), events, columns, block_events)
+    return EventSource(EventKind.AUCTION, _generator(rate, out_of_order_group), events, columns, block_events)
 
 
 def bids(
@@ -106,7 +106,7 @@ def bids(
     block_events: int = BLOCK_EVENTS,
 ) -> EventSource:
     """The bids among the first `events` events, `rate` events per second of event time."""
-    return EventSource(Kind.BID, _generator(rate, out_of_order_group), events, columns, block_events)
+    return EventSource(EventKind.BID, _generator(rate, out_of_order_group), events, columns, block_events)
 
 
 def _generator(rate: int, out_of_order_group: int) -> Generator:

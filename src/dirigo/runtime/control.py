@@ -28,8 +28,8 @@ class Bootstrap(msgspec.Struct, frozen=True):
     worker: int
     controller: str
     keys: Keys
-    lanes: dict[str, str]  # who may send it messages: roles by public key
-    intake: dict[str, str]  # who may bring it rows from outside
+    inbound: dict[str, str]  # who may send it messages: roles by public key
+    ingest: dict[str, str]  # who may bring it rows from outside
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ class Hello(_Record, frozen=True):
     pid: int
     control: str
     data: str
-    intake: str
+    ingest: str
     key: str  # the public key of these three; only this process has the secret one
     was_doing: str | None = None  # the actor that was executing when the process before this one ended
     was_frozen: bool = False  # that process ended because its interpreter was kept from other threads

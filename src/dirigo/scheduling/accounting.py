@@ -11,7 +11,7 @@ from math import frexp
 
 import msgspec
 
-from dirigo.kernel import Executable, Trail
+from dirigo.kernel import RunnableMessage, Trail
 
 CAUSES = ("source", "hop", "barrier", "queue", "executing")  # where the time of something late went
 
@@ -61,7 +61,7 @@ class Account(msgspec.Struct, array_like=True):
     late_results: Late = msgspec.field(default_factory=Late)
     late_messages: Late = msgspec.field(default_factory=Late)
 
-    def note(self, message: Executable, now: float, trail: Trail, results: int) -> None:
+    def note(self, message: RunnableMessage, now: float, trail: Trail, results: int) -> None:
         """A message was executed; ``results``: the rows that it brought to a sink."""
         latency_s = now - message.created
         is_late = now > message.deadline

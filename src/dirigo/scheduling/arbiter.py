@@ -15,8 +15,8 @@ from dirigo.kernel import (
     Address,
     CriticalOutput,
     DirigoError,
-    Executable,
     Output,
+    RunnableMessage,
     SchedulingContext,
     WorkerId,
     job_of,
@@ -79,14 +79,14 @@ class Arbiter(Strategy):
 
     # --- the five hooks ------------------------------------------------------------------------------------------------
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         group = self._by_job[job_of(message.to)]
         try:
             return group.strategy.enqueue(context, message)
         except (Exception, SystemExit) as error:
             raise self._failure(group, "enqueue", error, message.to) from error
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         groups = self._groups
         if len(groups) > 1:
             groups = sorted(groups, key=lambda group: group.served_s)
@@ -107,7 +107,7 @@ class Arbiter(Strategy):
             if group is not served and group.served_s < served.served_s:
                 group.served_s = served.served_s
 
-    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
+    def pre_apply(self, context: SchedulingContext, message: RunnableMessage) -> None:
         group = self._by_job[job_of(message.to)]
         try:
             group.strategy.pre_apply(context, message)
@@ -121,7 +121,7 @@ class Arbiter(Strategy):
         except (Exception, SystemExit) as error:
             raise self._failure(group, "prepare_send", error, sender) from error
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         group = self._by_job[job_of(message.to)]
         group.served_s += elapsed_s / group.weight
         try:
@@ -138,7 +138,7 @@ class Arbiter(Strategy):
         except (Exception, SystemExit) as error:
             raise self._failure(group, "also_wanted", error, sender) from error
 
-    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:
         group = self._by_job[job_of(actor)]
         try:
             return group.strategy.give_back(context, actor)

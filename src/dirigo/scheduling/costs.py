@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dirigo.kernel import Address, Executable, SchedulingContext
+from dirigo.kernel import Address, RunnableMessage, SchedulingContext
 
 _FADING = 0.96  # the weight of what was known, at each new measurement: some 25 messages are remembered
 _OUTLIER = 8.0  # a measurement counts for at most so many times the estimate: a paused machine is not a slow function
@@ -97,14 +97,14 @@ class Costs:
         cost = self._by_actor.get(actor) or self.of(actor)
         return cost.fixed_s + cost.row_s * rows if cost.count else _GUESS_S
 
-    def expected_s(self, context: SchedulingContext, message: Executable) -> float:
+    def expected_s(self, context: SchedulingContext, message: RunnableMessage) -> float:
         """How long a message will take; nothing is known before the first one."""
         cost = self._by_actor.get(message.to) or self.of(message.to)
         if message.critical:
             return cost.critical_s
         return cost.fixed_s + cost.row_s * context.rows(message)
 
-    def learn(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def learn(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         """Called from ``post_apply``."""
         cost = self._by_actor.get(message.to) or self.of(message.to)
         if message.critical:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from dirigo.kernel import Address, Executable
+from dirigo.kernel import Address, RunnableMessage
 
-_Entry = tuple[float, int, Executable, float]  # (due, number, message, cost)
+_Entry = tuple[float, int, RunnableMessage, float]  # (due, number, message, cost)
 _SLICES = 256  # the last one is for all that is due later
 _LAST = _SLICES - 1
 _BLOCK = 16  # slices
@@ -90,14 +90,14 @@ class DeadlineQueue:
             self._step_s = min(_STEP_MOST_S, max(latency_s / _PER_OBJECTIVE, _STEP_LEAST_S))
             self._drop_plan()
 
-    def push(self, message: Executable, due: float, cost_s: float) -> None:
+    def push(self, message: RunnableMessage, due: float, cost_s: float) -> None:
         self._count += 1
         heappush(self._heap, (due, self._count, message, cost_s))
         self.backlog_s += cost_s
         if self._begins:
             self._add(self._slice_of(due), cost_s)
 
-    def pop(self) -> tuple[Executable, float] | None:
+    def pop(self) -> tuple[RunnableMessage, float] | None:
         """The message that is due first, and its cost."""
         heap = self._heap
         if not heap:
@@ -108,7 +108,7 @@ class DeadlineQueue:
             self._add(self._slice_of(due), -cost_s)
         return message, cost_s
 
-    def hurry(self, actor: Address, by: float, is_meant: Callable[[Executable], bool]) -> None:
+    def hurry(self, actor: Address, by: float, is_meant: Callable[[RunnableMessage], bool]) -> None:
         """Have those messages of an actor that are meant done by a time, if they are due later."""
 
         def is_later(entry: _Entry) -> bool:
@@ -120,7 +120,7 @@ class DeadlineQueue:
             heapify(self._heap)
             self._drop_plan()
 
-    def take(self, is_meant: Callable[[Executable], bool]) -> list[tuple[Executable, float]]:
+    def take(self, is_meant: Callable[[RunnableMessage], bool]) -> list[tuple[RunnableMessage, float]]:
         """Remove some messages, the earliest due first: (message, cost)."""
         taken = sorted(entry for entry in self._heap if is_meant(entry[2]))
         if taken:

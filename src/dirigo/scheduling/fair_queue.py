@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import NamedTuple
 
-from dirigo.kernel import Address, Executable
+from dirigo.kernel import Address, RunnableMessage
 
 
 class Waiting(NamedTuple):
@@ -21,7 +21,7 @@ class Waiting(NamedTuple):
     rank: float
     number: int  # first come, first served among equals
     begins: float  # in the queue's own time
-    message: Executable
+    message: RunnableMessage
     cost_s: float
     handicap_s: float
     since: float  # when it was found to be late; infinite if its job has had its share
@@ -47,7 +47,14 @@ class FairQueue:
         return bool(self._heap)
 
     def push(
-        self, message: Executable, job: str, weight: float, cost_s: float, *, handicap_s: float = 0.0, since: float = 0.0
+        self,
+        message: RunnableMessage,
+        job: str,
+        weight: float,
+        cost_s: float,
+        *,
+        handicap_s: float = 0.0,
+        since: float = 0.0,
     ) -> None:
         """Among messages that begin at about the same time, the one with the smaller handicap is first."""
         begins = max(self._now, self._ends.get(job, 0.0))
@@ -80,7 +87,7 @@ class FairQueue:
             self.seconds = sum(entry.cost_s for entry in self._heap)
         return taken
 
-    def hurry(self, actor: Address, share: float, is_meant: Callable[[Executable], bool]) -> None:
+    def hurry(self, actor: Address, share: float, is_meant: Callable[[RunnableMessage], bool]) -> None:
         """Leave those messages of an actor that are meant only this share of their handicap."""
         if any(entry.message.to == actor and is_meant(entry.message) for entry in self._heap):
             self._heap = [

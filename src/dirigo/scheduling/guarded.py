@@ -9,9 +9,9 @@ from typing import Any
 from dirigo.kernel import (
     Address,
     CriticalOutput,
-    Executable,
     Output,
     PolicyError,
+    RunnableMessage,
     SchedulingContext,
     WorkerId,
     job_of,
@@ -24,21 +24,21 @@ class Guarded(Strategy):
 
     def __init__(self, inner: Strategy) -> None:
         self._inner = inner
-        self._kept: dict[int, Executable] = {}  # by identity: what it was given and has not returned
+        self._kept: dict[int, RunnableMessage] = {}  # by identity: what it was given and has not returned
         self._forgotten: set[str] = set()  # jobs of which it may still keep messages
 
     @property
     def name(self) -> str:
         return self._inner.name
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         worker = self._inner.enqueue(context, message)
         if worker is None:
             self._kept[id(message)] = message
             return None
         return self._worker(context, worker, "enqueue")
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         message = self._inner.get_next_message(context)
         if message is not None and self._kept.pop(id(message), None) is None and not self._is_forgotten(message):
             raise PolicyError(
@@ -49,7 +49,7 @@ class Guarded(Strategy):
 
     def _is_forgotten(self, message: object) -> bool:
         """Whether it is of a job that is gone: the worker skips it."""
-        return isinstance(message, Executable) and job_of(message.to) in self._forgotten
+        return isinstance(message, RunnableMessage) and job_of(message.to) in self._forgotten
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
         worker = self._inner.prepare_send(context, sender, output)
@@ -61,7 +61,7 @@ class Guarded(Strategy):
             raise PolicyError(f"{self.name}.also_wanted returned {_shown(wanted)}; return workers, or an empty tuple")
         return tuple(self._worker(context, worker, "also_wanted") for worker in wanted)
 
-    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:
         given: object = self._inner.give_back(context, actor)
         if not isinstance(given, Collection):
             raise PolicyError(f"{self.name}.give_back returned {_shown(given)}; return messages, or an empty tuple")
@@ -77,10 +77,10 @@ class Guarded(Strategy):
             return worker
         raise PolicyError(f"{self.name}.{hook} returned {_shown(worker)}, which is no worker; return one of context.workers")
 
-    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
+    def pre_apply(self, context: SchedulingContext, message: RunnableMessage) -> None:
         self._inner.pre_apply(context, message)
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         self._inner.post_apply(context, message, elapsed_s)
 
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:

@@ -1,7 +1,7 @@
 """Where else a message may run: how a strategy chooses among the workers that its actor may be leased to.
 
-A selector gets the workers in question and picks one. ``Span`` says who is in question: only so many workers per actor, the
-next ones after its home, so that a barrier never has more lessees to wait for.
+A selector gets the workers in question and picks one. ``LesseesAllowed`` says who is in question: only so many workers
+per actor, the next ones after its home, so that a barrier never has more lessees to wait for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LARGE_STATE_BYTES = 64 << 10  # from here on collecting partial states takes not
 _LOOK_S = 0.25  # so often the size of a state is looked at
 
 
-class Span:
+class LesseesAllowed:
     """At most ``most`` workers besides its home for each actor, fewer for one with a large state."""
 
     __slots__ = ("_known", "most")

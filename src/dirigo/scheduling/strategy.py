@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from dirigo.kernel import Address, CriticalOutput, Executable, Output, SchedulingContext, WorkerId
+from dirigo.kernel import Address, CriticalOutput, Output, RunnableMessage, SchedulingContext, WorkerId
 
 
 class Strategy:
@@ -24,15 +24,15 @@ class Strategy:
 
     # --- the five hooks ------------------------------------------------------------------------------------------------
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         """A message may run. Keep it and return None, or return the worker to send it to (see ``context.may_forward``)."""
         raise NotImplementedError(f"{type(self).__name__} must say what happens to a message in enqueue")
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         """Remove and return the message to run next, over all functions of all jobs; None if nothing is kept."""
         raise NotImplementedError(f"{type(self).__name__} must say what runs next in get_next_message")
 
-    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
+    def pre_apply(self, context: SchedulingContext, message: RunnableMessage) -> None:
         """Called before a message runs."""
 
     def prepare_send(
@@ -44,7 +44,7 @@ class Strategy:
         """Where an output goes: None for the home of its target, or the worker of a lessee."""
         return None
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         """Called after a message ran, with the time that it took."""
 
     # --- what else it may want to know, or be asked --------------------------------------------------------------------
@@ -53,7 +53,7 @@ class Strategy:
         """The permission to send to a lessee of ``to`` is about to be asked for: which others to ask for along with it."""
         return ()
 
-    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:
         """A barrier of ``actor``, whose home is here, is over: the messages that should go through ``enqueue`` again.
 
         While it lasted, nothing could be forwarded. What is returned is no longer kept; it must have come from upstream.

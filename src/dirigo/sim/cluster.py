@@ -26,10 +26,10 @@ from dirigo.kernel import (
     Data,
     Directory,
     DirigoError,
-    Executable,
     Hooks,
     Message,
     Observer,
+    RunnableMessage,
     Trail,
     Worker,
     WorkerId,
@@ -39,9 +39,9 @@ from dirigo.sim.cores import Cores
 from dirigo.sim.feed import Feed
 from dirigo.sim.host import Arriving, Host, Told
 from dirigo.sim.metrics import Metrics
-from dirigo.sim.network import Link, Network, Order
+from dirigo.sim.network import DeliveryOrder, Network, SimulatedLink
 from dirigo.sim.quiescence import unfinished
-from dirigo.sim.service import Measured, Service, ServiceTime
+from dirigo.sim.service import Measured, ServiceTime, ServiceTimes
 
 Trace = Callable[[float, str, WorkerId, object], None]  # (when, what, where, the message)
 StrategyFactory = Callable[[WorkerId, Random], Hooks]  # the generator is for strategies that leave something to chance
@@ -64,7 +64,7 @@ class SimulationError(DirigoError):
     """A simulation cannot go on, or was asked for something that makes no sense."""
 
 
-class Cluster:
+class SimulatedCluster:
     """Workers, sources and a network, driven event by event."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Cluster:
         strategy: StrategyFactory,
         *,
         network: Network | None = None,
-        service: Service | None = None,
+        service: ServiceTimes | None = None,
         seed: int = 0,
         observer: ObserverFactory | None = None,
         trace: Trace | None = None,
@@ -93,10 +93,10 @@ class Cluster:
         self.now = 0.0
         self.metrics = Metrics()
         self.network = network or Network()
-        self.service = service or Service()
+        self.service = service or ServiceTimes()
         self.trace = trace
         self.carried = carried
-        self.account: Callable[[Worker, Executable, Trail], None] | None = None  # told of everything that was executed
+        self.account: Callable[[Worker, RunnableMessage, Trail], None] | None = None  # told of everything that was executed
         self.with_latencies = with_latencies
         self.fires_timers = fires_timers  # otherwise whoever runs the cluster does
         # What it takes a worker to take a message in from another one, whatever it runs meanwhile. A number counts in the
@@ -114,7 +114,7 @@ class Cluster:
         self._tells_loads = tells_loads  # also without a message
         self._network_rng = self.rng("network")
         self._service_rng = self.rng("service")
-        self._is_unordered = self.network.order is Order.NONE
+        self._is_unordered = self.network.order is DeliveryOrder.NONE
         self._heap: list[tuple[float, int, Host | Feed | None, Any]] = []
         self._pushed = 0
         self._noted: list[Host] = []
@@ -444,7 +444,7 @@ class Cluster:
             return (self._network_rng.getrandbits(_TIE_BITS) << _COUNTER_BITS) + self._pushed
         return self._pushed
 
-    def _connect(self, host: Host, destination: WorkerId) -> tuple[Link, Host]:
+    def _connect(self, host: Host, destination: WorkerId) -> tuple[SimulatedLink, Host]:
         link = self.network.link(host.worker.id, destination, self._network_rng)
         connected = host.links[destination] = (link, self._host(destination))
         return connected

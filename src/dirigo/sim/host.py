@@ -9,7 +9,7 @@ from dirigo.kernel import Message, Worker, WorkerId
 from dirigo.kernel.worker_loads import TELL_EVERY_S, ToldLoad
 from dirigo.scheduling import Strategy
 from dirigo.sim.interval import Intervals
-from dirigo.sim.network import Link
+from dirigo.sim.network import SimulatedLink
 
 _GOLDEN = 0.618  # multiples of it, modulo 1, are nowhere near to each other
 
@@ -64,7 +64,7 @@ class Host:
         self.tells_load = kind.backlog_s is not Strategy.backlog_s
         self.loads_told: defaultdict[WorkerId, ToldLoad] = defaultdict(ToldLoad)
         self.tells_at = float("-inf")  # when it sees, or has seen, whether its load is news for others
-        self.links: dict[WorkerId, tuple[Link, Host]] = {}
+        self.links: dict[WorkerId, tuple[SimulatedLink, Host]] = {}
         self.started = 0.0  # of the message that is running
         self.service_s = 0.0
         self.is_applied = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from dirigo.kernel import Address, CriticalOutput, Directory, FunctionSpec, Hooks, Output, Source, Worker
+from dirigo.kernel import Address, CriticalOutput, Directory, FunctionSpec, Hooks, Output, SourceActor, Worker
 
 
 class Reader(Protocol):
@@ -28,7 +28,7 @@ class InlineHost:
         directory.add_job(specs)
         self.worker = Worker(0, directory, strategy)
         self._clock = clock
-        self._sources: dict[Address, Source] = {}
+        self._sources: dict[Address, SourceActor] = {}
 
     def run(self, readers: Sequence[Reader], rows_max: int, progress: Callable[[], None] | None = None) -> None:
         """Read all sources to their end; the one that is furthest behind in event time goes first."""

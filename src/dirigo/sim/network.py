@@ -1,7 +1,7 @@
 """The simulated network: how long each message is under way, in what order messages come out, and what goes wrong.
 
-A ``Network`` is a description and can serve many runs; what one run remembers of a link is in ``Link``. Nothing is ever
-lost: loss is the business of whoever resends, and the kernel is never shown a gap.
+A ``Network`` is a description and can serve many runs; what one run remembers of a link is in ``SimulatedLink``. Nothing is
+ever lost: loss is the business of whoever resends, and the kernel is never shown a gap.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from dirigo.sim.interval import Intervals
 LinkName = tuple[WorkerId, WorkerId]  # (from, to)
 
 
-class Order(Enum):
+class DeliveryOrder(Enum):
     """What the network promises about order. The protocol must be content with NONE."""
 
     CHANNEL = "first in, first out per link and lane; control overtakes data and the reverse"
     NONE = "none: every message takes its own time, and ties are broken at random"
 
 
-class Link:
+class SimulatedLink:
     """One direction between two workers, during one run. Data and control travel on lanes of their own."""
 
     __slots__ = ("_clogs", "_delay", "_is_ordered", "_last", "_rng")
 
-    def __init__(self, delay: Delay, order: Order, clogs: Intervals, rng: Random) -> None:
+    def __init__(self, delay: Delay, order: DeliveryOrder, clogs: Intervals, rng: Random) -> None:
         self._delay = delay
-        self._is_ordered = order is Order.CHANNEL
+        self._is_ordered = order is DeliveryOrder.CHANNEL
         self._clogs = clogs
         self._rng = rng
         self._last = [0.0, 0.0]  # when the last message on each lane comes out
@@ -61,7 +61,7 @@ class Network:
         delay: Delay | float = 0.001,
         *,
         local: Delay | float = 0.0,
-        order: Order = Order.CHANNEL,
+        order: DeliveryOrder = DeliveryOrder.CHANNEL,
         links: Mapping[LinkName, Delay | float] | None = None,
         duplicates: float = 0.0,
     ) -> None:
@@ -95,11 +95,11 @@ class Network:
                     intervals.add(from_t, to_t)
         return intervals
 
-    def link(self, origin: WorkerId, destination: WorkerId, rng: Random) -> Link:
+    def link(self, origin: WorkerId, destination: WorkerId, rng: Random) -> SimulatedLink:
         """A fresh link for one run."""
         name = (origin, destination)
         delay = self._links.get(name, self._local if origin == destination else self._delay)
-        return Link(delay, self.order, self._intervals(name), rng)
+        return SimulatedLink(delay, self.order, self._intervals(name), rng)
 
 
 def _as_delay(delay: Delay | float) -> Delay:

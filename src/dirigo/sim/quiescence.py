@@ -19,12 +19,12 @@ def unfinished(worker: Worker) -> Iterator[str]:
     """One sentence for everything that is still to be done at a worker, as far as the worker knows."""
     if worker.outgoing:
         yield f"w{worker.id} has {len(worker.outgoing)} messages to send"
-    for party in worker.parties.values():
-        for what in _of_outbox(party.outbox):
-            yield f"{party.name} {what}"
-        if isinstance(party, Instance):
-            for what in _of_instance(party):
-                yield f"{party.name} {what}"
+    for participant in worker.participants.values():
+        for what in _of_outbox(participant.outbox):
+            yield f"{participant.name} {what}"
+        if isinstance(participant, Instance):
+            for what in _of_instance(participant):
+                yield f"{participant.name} {what}"
 
 
 def _of_outbox(outbox: Outbox) -> Iterator[str]:

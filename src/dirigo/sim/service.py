@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from dirigo.kernel import Address, Executable
+from dirigo.kernel import Address, RunnableMessage
 
-ServiceTime = Callable[[Executable, Random], float]  # in seconds; any function will do
+ServiceTime = Callable[[RunnableMessage, Random], float]  # in seconds; any function will do
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ def constant(seconds: float) -> ServiceTime:
 def per_row(fixed_s: float, row_s: float, rows: Callable[[Any], int] = len) -> ServiceTime:
     """A cost per message and a cost per row (or per byte: ``rows`` measures a payload). A critical message has no rows."""
 
-    def seconds(message: Executable, _: Random) -> float:
+    def seconds(message: RunnableMessage, _: Random) -> float:
         return fixed_s if message.critical else fixed_s + row_s * rows(message.payload)
 
     return seconds
 
 
-class Service:
+class ServiceTimes:
     """The model of every function: one by default, others by address. A number stands for a constant."""
 
     __slots__ = ("_default", "_functions")
@@ -53,12 +53,12 @@ class Service:
     def model(self, address: Address) -> ServiceTime | Measured:
         return self._functions.get(address, self._default)
 
-    def with_more(self, more: Mapping[Address, ServiceTime]) -> Service:
+    def with_more(self, more: Mapping[Address, ServiceTime]) -> ServiceTimes:
         """The same, but some functions take longer by what a second model says."""
         if not more:
             return self
         longer = {address: _sum(self.model(address), each) for address, each in more.items()}
-        return Service(self._default, {**self._functions, **longer})
+        return ServiceTimes(self._default, {**self._functions, **longer})
 
 
 def _sum(model: ServiceTime | Measured, more: ServiceTime) -> ServiceTime | Measured:

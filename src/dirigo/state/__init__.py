@@ -38,7 +38,7 @@ from dirigo.state.declaration import Declaration
 from dirigo.state.errors import CombineError, StateError
 from dirigo.state.list_state import ListCell, ListState
 from dirigo.state.map_state import MapCell, MapState
-from dirigo.state.partial import Partial, View
+from dirigo.state.partial import Partial, StateView
 from dirigo.state.state_set import StateSet
 from dirigo.state.value_state import ValueCell, ValueState
 from dirigo.state.values.missing import MISSING
@@ -54,9 +54,9 @@ __all__ = [
     "Partial",
     "StateError",
     "StateSet",
+    "StateView",
     "ValueCell",
     "ValueState",
-    "View",
     "add",
     "bind",
     "declared_states",

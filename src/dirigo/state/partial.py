@@ -38,5 +38,5 @@ class Partial(NamedValues):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View(NamedValues):
+class StateView(NamedValues):
     """The consolidated values of the replicated states at the lessor, for its lessees to read."""

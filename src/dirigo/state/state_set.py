@@ -9,7 +9,7 @@ from typing import Any
 from dirigo.state.contents import Holding
 from dirigo.state.declaration import Declaration
 from dirigo.state.errors import StateError
-from dirigo.state.partial import NamedValues, Partial, View
+from dirigo.state.partial import NamedValues, Partial, StateView
 from dirigo.state.values.codec import decode_values, encode_values, is_plain
 from dirigo.state.values.missing import MISSING
 from dirigo.state.values.sizes import estimated_size
@@ -101,16 +101,16 @@ class StateSet:
         """Whether view() shows anything."""
         return any(declaration.replicated for declaration in self._declarations.values())
 
-    def view(self) -> View | None:
+    def view(self) -> StateView | None:
         """A snapshot of the own values of the replicated states (the whole, at a lessor), or None without any."""
         values = {
             name: declaration.copy(self._holdings[name].own)
             for name, declaration in self._declarations.items()
             if declaration.replicated
         }
-        return View(values) if values else None
+        return StateView(values) if values else None
 
-    def install_view(self, view: View | None) -> None:
+    def install_view(self, view: StateView | None) -> None:
         """Make `view` the base that replicated states read, in place of the former one; None removes the base.
 
         The values are not copied: a base is never changed, reads copy from it.  So one view may serve many lessees.
@@ -137,14 +137,14 @@ class StateSet:
         self._refuse_unknown(partial)
         return partial
 
-    def encode_view(self, view: View) -> bytes:
+    def encode_view(self, view: StateView) -> bytes:
         """The bytes of a view."""
         self._refuse_unknown(view)
         return encode_values(view.values)
 
-    def decode_view(self, data: bytes) -> View:
+    def decode_view(self, data: bytes) -> StateView:
         """The view in bytes that encode_view() made.  They are trusted: see codec.py."""
-        view = View(decode_values(data))
+        view = StateView(decode_values(data))
         self._refuse_unknown(view)
         return view
 

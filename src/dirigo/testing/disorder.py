@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from random import Random
 
-from dirigo.kernel import Executable, FunctionSpec, SchedulingContext, WorkerId
+from dirigo.kernel import FunctionSpec, RunnableMessage, SchedulingContext, WorkerId
 from dirigo.scheduling import Chaos, Freedom
 from dirigo.sim.delay import uniform
-from dirigo.sim.network import Network, Order
+from dirigo.sim.network import DeliveryOrder, Network
 
 _BARRIERS = 0.02  # how often, per message, leases end before their time, and how often an actor has to run alone
 
 
 def disorderly_network() -> Network:
     """Every message takes its own time, control messages come twice now and then."""
-    return Network(delay=uniform(0.0001, 0.02), order=Order.NONE, duplicates=0.05)
+    return Network(delay=uniform(0.0001, 0.02), order=DeliveryOrder.NONE, duplicates=0.05)
 
 
 def freedom(specs: list[FunctionSpec], workers: list[WorkerId]) -> Freedom:
@@ -33,7 +33,7 @@ class Disorder(Chaos):
         super().__init__(rng.randrange, freedom)
         self._rng = rng
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         if context.spec(message.to).home != context.id:
             return
         if self._rng.random() < _BARRIERS and context.lessees(message.to):
@@ -41,7 +41,7 @@ class Disorder(Chaos):
         if not message.critical and self._rng.random() < _BARRIERS:
             context.run_alone(message.to, None)
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         elsewhere = super().enqueue(context, message)
         if elsewhere is not None and context.spec(message.to).home == elsewhere and self._rng.random() < 0.7:
             self.kept.append(message)  # a lessee hands back little, or hardly anything would run at one

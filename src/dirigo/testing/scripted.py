@@ -10,7 +10,7 @@ from typing import Any
 from dirigo.flow.api.duration import Duration, positive_milliseconds
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sources.fit import fit_rows
-from dirigo.flow.sources.source import Piece, Source, Split
+from dirigo.flow.sources.source import Source, SourceBatch, Split
 from dirigo.kernel import DirigoError
 
 
@@ -70,7 +70,7 @@ class ScriptedSplit(Split):
     def end(self) -> None:
         self._ends = True
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         if self._is_paused():
             return None
         self.next_due_s = None
@@ -88,9 +88,9 @@ class ScriptedSplit(Split):
             rows.append(self._script.popleft())
         if not rows:
             return None
-        piece = fit_rows(rows, self._source.schema, self._source.name, self._number)
+        read_batch = fit_rows(rows, self._source.schema, self._source.name, self._number)
         self._number += len(rows)
-        return piece
+        return read_batch
 
     def close(self) -> None:
         self._script.clear()

@@ -20,13 +20,13 @@ from dirigo.flow.plan.job import Job
 from dirigo.flow.sinks.collect import Collected
 from dirigo.flow.sources.reader import SourceReader
 from dirigo.flow.sources.source import Source
-from dirigo.kernel import Data, Directory, DirigoError, Executable, Trail, Worker, WorkerId, operator_of
+from dirigo.kernel import Data, Directory, DirigoError, RunnableMessage, Trail, Worker, WorkerId, operator_of
 from dirigo.scheduling import Fifo, Strategy, StrategyLike, for_worker
 from dirigo.scheduling.accounting import Account, Satisfaction, percentiles
-from dirigo.sim.cluster import Cluster, StrategyFactory
+from dirigo.sim.cluster import SimulatedCluster, StrategyFactory
 from dirigo.sim.feed import Feed
 from dirigo.sim.network import Network
-from dirigo.sim.service import Service, ServiceTime
+from dirigo.sim.service import ServiceTime, ServiceTimes
 from dirigo.testing.disorder import Disorder, disorderly_network, freedom
 from dirigo.testing.scripted import ScriptedSource
 
@@ -61,7 +61,7 @@ class Simulation:
         rows_max: int = ROWS_MAX,
         writes: bool = False,
         network: Network | None = None,
-        service: Service | None = None,
+        service: ServiceTimes | None = None,
     ) -> None:
         if rows_max < 1:
             raise DirigoError(f"a source reads at least one row at a time, not {rows_max}.")
@@ -81,12 +81,12 @@ class Simulation:
             free = freedom(specs, ids)
             strategy = (lambda _, rng: Disorder(rng, free)) if chaos else Fifo
         self.elsewhere: Counter[str] = Counter()  # operator -> messages that ran at a lessee
-        self.cluster = Cluster(
+        self.cluster = SimulatedCluster(
             workers,
             directory,
             _factory(strategy),
             network=network or (disorderly_network() if chaos else None),
-            service=(service or Service(_random_service if chaos else _SERVICE_S)).with_more(
+            service=(service or ServiceTimes(_random_service if chaos else _SERVICE_S)).with_more(
                 {address: _emulated(work) for address, work in self.job.work.items()}
             ),
             seed=seed,
@@ -221,7 +221,7 @@ class Simulation:
             again_s = max(again_s, due_s)
         self.cluster.at(again_s, lambda: self._pump(reader))
 
-    def _account(self, worker: Worker, message: Executable, trail: Trail) -> None:
+    def _account(self, worker: Worker, message: RunnableMessage, trail: Trail) -> None:
         results = rows_of(message.payload) if type(message) is Data and message.to in self._leaves else 0
         self.account.note(message, worker.now, trail, results)
 
@@ -247,7 +247,7 @@ def _random_service(_message: Any, rng: Random) -> float:
 
 
 def _emulated(work: Work) -> ServiceTime:
-    def seconds(message: Executable, _: Random) -> float:
+    def seconds(message: RunnableMessage, _: Random) -> float:
         return 0.0 if message.critical else work.seconds(message.payload)
 
     return seconds

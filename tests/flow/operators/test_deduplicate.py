@@ -71,9 +71,9 @@ def test_watermarks_make_no_difference_to_what_is_let_through(
 
 
 def kept_by(running: Running, instance: str) -> Kept[Any]:
-    party = running.host.worker.parties[instance]
-    assert isinstance(party, Instance)
-    kept = cast(StageStates, party.states).own
+    participant = running.host.worker.participants[instance]
+    assert isinstance(participant, Instance)
+    kept = cast(StageStates, participant.states).own
     assert isinstance(kept, Kept)
     return kept
 

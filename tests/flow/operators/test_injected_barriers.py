@@ -12,7 +12,7 @@ import pytest
 import dirigo.flow as dg
 from dirigo.flow.event_time.watermark import END, Watermark
 from dirigo.flow.operators.operator import Operator
-from dirigo.kernel import Address, CriticalOutput, Executable, Output, SchedulingContext, WorkerId, operator_of
+from dirigo.kernel import Address, CriticalOutput, Output, RunnableMessage, SchedulingContext, WorkerId, operator_of
 from dirigo.scheduling import Freedom, Strategy
 from dirigo.state import ValueState, add
 from dirigo.testing import Simulation, run
@@ -41,18 +41,18 @@ class Restless(Disorder):
             self._started[operator_of(actor)] += 1
             context.run_alone(actor, self._rng.choice(PAYLOADS))
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         self._maybe(context)
         return super().enqueue(context, message)
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         self._maybe(context)
         return super().get_next_message(context)
 
-    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
+    def pre_apply(self, context: SchedulingContext, message: RunnableMessage) -> None:
         self._maybe(context)
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         self._maybe(context)
         super().post_apply(context, message, elapsed_s)
 
@@ -119,10 +119,10 @@ class HalfAway(Strategy):
 
     def __init__(self, starts_barriers: bool) -> None:
         self.starts_barriers = starts_barriers
-        self.kept: list[Executable] = []
+        self.kept: list[RunnableMessage] = []
         self.seen = 0
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         if operator_of(message.to) == "process" and not message.critical and context.spec(message.to).home == context.id:
             self.seen += 1
             elsewhere = (context.id + 1) % len(context.workers)
@@ -131,10 +131,10 @@ class HalfAway(Strategy):
         self.kept.append(message)
         return None
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         return self.kept.pop(0) if self.kept else None
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         is_home = context.spec(message.to).home == context.id
         if self.starts_barriers and is_home and operator_of(message.to) == "process" and not message.critical:
             context.run_alone(message.to, "gather")

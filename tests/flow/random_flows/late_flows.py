@@ -8,7 +8,7 @@ import pyarrow as pa
 
 import dirigo.flow as dg
 from dirigo.flow.operators.joins.matching import How
-from dirigo.sim.service import Service
+from dirigo.sim.service import ServiceTimes
 from dirigo.testing import Simulation
 from dirigo.testing.disorder import Disorder, disorderly_network, freedom
 from flow.flows import Rows
@@ -54,7 +54,7 @@ class LateFlow:
             seed=self._rng.randrange(10**6),
             strategy=lambda _, rng: Disorder(rng, free),
             network=disorderly_network(),
-            service=Service(lambda _message, rng: rng.uniform(0.0, 0.01)),
+            service=ServiceTimes(lambda _message, rng: rng.uniform(0.0, 0.01)),
             rows_max=self._rows_max,
         ).finish()
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dirigo.flow.errors import FlowError
 from dirigo.flow.event_time.watermark import END, Watermark
-from dirigo.flow.sources import Piece
-from dirigo.flow.sources.pushed import PIECE_BYTES, PushedSource, PushedSplit, Released
-from dirigo.flow.sources.reader import Emission, SourceReader
-from dirigo.kernel import CriticalOutput
+from dirigo.flow.sources import SourceBatch
+from dirigo.flow.sources.pushed import PIECE_BYTES, PushedSource, PushedSplit, ReleasedRows
+from dirigo.flow.sources.reader import SourceReader
+from dirigo.kernel import CriticalOutput, Output
 
 COLUMNS = {"t": int}
 
@@ -23,7 +23,7 @@ COLUMNS = {"t": int}
 class Line:
     """Micro-batches that are there already."""
 
-    def __init__(self, micro_batches: Iterable[Released], has_ended: bool = False) -> None:
+    def __init__(self, micro_batches: Iterable[ReleasedRows], has_ended: bool = False) -> None:
         self.waiting = deque(micro_batches)
         self.has_ended = has_ended
 
@@ -31,7 +31,7 @@ class Line:
     def ended(self) -> bool:
         return self.has_ended and not self.waiting
 
-    def take(self) -> Released | None:
+    def take(self) -> ReleasedRows | None:
         return self.waiting.popleft() if self.waiting else None
 
 
@@ -39,8 +39,8 @@ def rows(*times: int) -> pa.RecordBatch:
     return pa.record_batch({"t": pa.array(times, pa.int64())})
 
 
-def released(*batches: Iterable[int], reached_ms: int | None = None) -> Released:
-    return Released((rows(*each) for each in batches), reached_ms)
+def released(*batches: Iterable[int], reached_ms: int | None = None) -> ReleasedRows:
+    return ReleasedRows((rows(*each) for each in batches), reached_ms)
 
 
 def split_of(source: PushedSource) -> PushedSplit:
@@ -57,7 +57,7 @@ def reader_of(line: Line | None, idle_after: str | None = None) -> SourceReader:
     return SourceReader(source, split, "j/s.source/0", "j/s/0", watermark_every_ms=1)
 
 
-def told(emissions: Iterable[Emission]) -> list[int | str]:
+def told(emissions: Iterable[Output | CriticalOutput]) -> list[int | str]:
     """Numbers of rows, and watermarks as text."""
     return [
         f"{each.payload.time_ms}{' idle' if each.payload.is_idle else ''}"
@@ -113,9 +113,9 @@ def test_every_row_comes_once_in_order_and_only_the_last_piece_of_a_micro_batch_
 
 
 def test_rows_and_watermarks_count_from_when_their_micro_batch_arrived() -> None:
-    first = Released(iter([rows(1, 2), rows(3)]), 3, 50.0)
-    without_rows = Released(iter([]), 9, 60.0)
-    reader = reader_of(Line([first, without_rows, Released(iter([rows(20)]), 20)]))
+    first = ReleasedRows(iter([rows(1, 2), rows(3)]), 3, 50.0)
+    without_rows = ReleasedRows(iter([]), 9, 60.0)
+    reader = reader_of(Line([first, without_rows, ReleasedRows(iter([rows(20)]), 20)]))
     created = [[each.created for each in reader.read(2, now_s)] for now_s in (100.0, 101.0, 102.0, 103.0)]
     assert created == [[50.0], [50.0, 50.0], [60.0], [103.0, 103.0]]
 
@@ -124,7 +124,7 @@ def test_small_batches_are_put_together_and_large_ones_are_not() -> None:
     split = split_of(PushedSource({"text": bytes}))
     large = pa.record_batch({"text": pa.array([b"x" * PIECE_BYTES], pa.binary())})
     small = pa.record_batch({"text": pa.array([b"x"], pa.binary())})
-    split.attach(Line([Released(iter([small, small, large, large, small]))], has_ended=True))
+    split.attach(Line([ReleasedRows(iter([small, small, large, large, small]))], has_ended=True))
     sizes = []
     while not split.ended:
         piece = split.read(1000)
@@ -154,10 +154,10 @@ def test_idleness_does_not_begin_inside_a_micro_batch() -> None:
     class Stuttering(PushedSplit):
         """Gives half of a micro-batch, then nothing for some time."""
 
-        def read(self, rows_max: int) -> Piece | None:
+        def read(self, rows_max: int) -> SourceBatch | None:
             return next(pieces)
 
-    pieces = iter([Piece(rows(50), holds_time=True), None, None, Piece(rows(40)), None, None])
+    pieces = iter([SourceBatch(rows(50), holds_time=True), None, None, SourceBatch(rows(40)), None, None])
     source = PushedSource(COLUMNS, time="t", idle_after="1s")
     reader = SourceReader(source, Stuttering(source.schema, 0), "j/s.source/0", "j/s/0", watermark_every_ms=1)
     assert [told(reader.read(9, float(now))) for now in range(6)] == [[1], [], [], [1, "50"], [], ["50 idle"]]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dirigo as dg
 from dirigo.flow import FlowError
-from dirigo.flow.sources import Piece, Source, Split, from_iterable, generator, paced, shaped
+from dirigo.flow.sources import Source, SourceBatch, Split, from_iterable, generator, paced, shaped
 from dirigo.flow.sources import load_shapes as loads
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.testing import Simulation, run
@@ -180,7 +180,7 @@ def test_a_reader_that_is_late_still_gives_all_that_was_due() -> None:
 
 
 class Silent(Split):
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         return None
 
     def close(self) -> None:
@@ -223,10 +223,10 @@ def test_bad_rows_have_a_place_in_the_load_like_all_others() -> None:
 
 
 class PiecesSplit(Split):
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[SourceBatch]) -> None:
         self._pieces = list(pieces)
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         piece = self._pieces.pop(0)
         self.ended = not self._pieces
         return piece
@@ -238,7 +238,7 @@ class PiecesSplit(Split):
 class PiecesSource(Source):
     def splits(self, wanted: int) -> Sequence[Split]:
         first, second, third = numbers(0, 2), numbers(2, 2), numbers(4, 2)
-        return [PiecesSplit([Piece(first, holds_time=True), Piece(second, reached_ms=9), Piece(third)])]
+        return [PiecesSplit([SourceBatch(first, holds_time=True), SourceBatch(second, reached_ms=9), SourceBatch(third)])]
 
 
 def test_what_a_piece_says_of_time_holds_behind_its_last_row() -> None:

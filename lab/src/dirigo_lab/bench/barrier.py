@@ -14,9 +14,9 @@ from time import process_time
 from dirigo.kernel import (
     CriticalOutput,
     Directory,
-    Executable,
     Message,
     Output,
+    RunnableMessage,
     SchedulingContext,
     Worker,
     WorkerId,
@@ -54,16 +54,16 @@ class _InTurns(Strategy):
     def __init__(self, lessees: range) -> None:
         self._lessees = lessees
         self._forwarded = 0
-        self._queue: deque[Executable] = deque()
+        self._queue: deque[RunnableMessage] = deque()
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         if self._lessees and context.id == _HOME and not message.critical:
             self._forwarded += 1
             return self._lessees[self._forwarded % len(self._lessees)]
         self._queue.append(message)
         return None
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:  # noqa: ARG002
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:  # noqa: ARG002
         return self._queue.popleft() if self._queue else None
 
 

@@ -10,7 +10,7 @@ from dirigo.state import StateSet, ValueState, add
 SOURCE = actor_address("bench", "source")
 
 
-class Relay:
+class BenchRelay:
     """Passes on what it gets, watermarks included."""
 
     def __init__(self, to: Address) -> None:
@@ -33,7 +33,7 @@ class Drop:
         """The end of the line, for watermarks too."""
 
 
-class Sum:
+class BenchSum:
     """Adds up what it gets, in a state that can be spread over lessees."""
 
     TOTAL = ValueState(int, default=0, combine=add)
@@ -53,11 +53,11 @@ def no_states() -> States:
 
 
 def total_states() -> States:
-    return StateSet({"total": Sum.TOTAL})
+    return StateSet({"total": BenchSum.TOTAL})
 
 
 def relay_spec(address: Address, home: WorkerId, upstream: Address, downstream: Address) -> FunctionSpec:
-    return FunctionSpec(address, home, lambda _: Relay(downstream), no_states, (upstream,), (downstream,))
+    return FunctionSpec(address, home, lambda _: BenchRelay(downstream), no_states, (upstream,), (downstream,))
 
 
 def sum_spec(address: Address, home: WorkerId, upstream: Address) -> FunctionSpec:
@@ -65,7 +65,7 @@ def sum_spec(address: Address, home: WorkerId, upstream: Address) -> FunctionSpe
 
 
 def _sum(states: States) -> Behaviour:
-    return Sum(cast(StateSet, states))
+    return BenchSum(cast(StateSet, states))
 
 
 def relays_side_by_side(count: int) -> tuple[Directory, list[Address]]:

@@ -20,7 +20,7 @@ from time import process_time
 
 from dirigo.kernel import Address, Context, Data, Lane, Worker
 from dirigo.scheduling import Fifo
-from dirigo_lab.bench.job import SOURCE, Relay, no_states, relays_side_by_side
+from dirigo_lab.bench.job import SOURCE, BenchRelay, no_states, relays_side_by_side
 
 ACTORS = (10, 100, 1_000, 10_000)
 MESSAGES = 20_000
@@ -121,7 +121,7 @@ def _pass_through(worker: Worker, batch: list[Data]) -> None:
 
 def _time_bare_function(calls: int) -> float:
     """Microseconds of the function alone, emission included."""
-    context, function = Context("bench/relay/0", no_states()), Relay("bench/target/0")
+    context, function = Context("bench/relay/0", no_states()), BenchRelay("bench/target/0")
     begin = process_time()
     for index in range(calls):
         function.on_message(context, index)

@@ -8,9 +8,9 @@ from time import process_time
 
 from dirigo.kernel import Output
 from dirigo.scheduling import Fifo
-from dirigo.sim.cluster import Cluster
+from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.network import Network
-from dirigo.sim.service import Service
+from dirigo.sim.service import ServiceTimes
 from dirigo_lab.bench.job import SOURCE, pipeline
 
 EMISSIONS = 20_000
@@ -42,7 +42,9 @@ def measure_simulator(emissions: int = EMISSIONS, repeats: int = REPEATS) -> Sim
 
 def _run_once(emissions: int) -> tuple[int, float]:
     directory, first = pipeline()
-    cluster = Cluster(3, directory, lambda _worker, _rng: Fifo(), network=Network(0.001), service=Service(0.0001))
+    cluster = SimulatedCluster(
+        3, directory, lambda _worker, _rng: Fifo(), network=Network(0.001), service=ServiceTimes(0.0001)
+    )
     source = cluster.source(SOURCE, 0, (first,))
     source.play((index * INTERVAL_S, Output(first, index)) for index in range(emissions))
     begin = process_time()

@@ -32,7 +32,7 @@ from dirigo.kernel import (
 from dirigo.kernel.interface.message import Grant, Registration
 from dirigo.scheduling import STRATEGIES
 from dirigo.scheduling.deadline_queue import DeadlineQueue
-from dirigo_lab.bench.job import Relay, no_states, sum_spec
+from dirigo_lab.bench.job import BenchRelay, no_states, sum_spec
 
 NAMES = ("fifo", "edf", "reject_send", "reject_send, pressed", "tokens", "hybrid", "direct_send")
 QUEUED = (10, 100, 1_000, 10_000)
@@ -207,7 +207,7 @@ def _relay_spec(relay: Address, objective: Objective) -> FunctionSpec:
     return FunctionSpec(
         relay,
         0,
-        lambda _: Relay(target),
+        lambda _: BenchRelay(target),
         no_states,
         (_source_of(relay),),
         (target,),

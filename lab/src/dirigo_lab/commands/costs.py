@@ -15,7 +15,7 @@ from dirigo.cli.display.output import console, fail
 from dirigo.cli.display.status_tables import plain_table
 from dirigo.cli.own_cluster import own_cluster
 from dirigo.runtime.errors import JobFailed
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.costs.measuring import BARRIERS, ROWS, SECONDS, WORKERS, calibrate_costs
 
 _MEANINGS = {
@@ -63,7 +63,7 @@ def costs(
     console.print(f"costs written to {escape(str(out))}")
 
 
-def _table(costs: Costs) -> Table:
+def _table(costs: RuntimeCosts) -> Table:
     table = plain_table(expand=False)
     table.add_column("cost")
     table.add_column("", justify="right")

@@ -19,7 +19,7 @@ from dirigo.cli.display.output import JsonFile, console, fail, write_json
 from dirigo.cli.own_cluster import own_cluster
 from dirigo.kernel import DirigoError
 from dirigo_lab.experiments import running
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.experiment import Claim, Experiment, Outcome, Scale, Size
 from dirigo_lab.experiments.registry import EXPERIMENTS, experiment_named
 from dirigo_lab.experiments.reporting.report import (
@@ -90,7 +90,7 @@ def experiment(
         if count < 1:
             fail(f"{count} seeds are no run; ask for 1 or more")
         size = Size.QUICK if quick else Size.FULL
-        known = Costs.measured() if costs is None else Costs.read(costs)
+        known = RuntimeCosts.measured() if costs is None else RuntimeCosts.read(costs)
         folder = out or Path("build/experiments") / where.value
         reports, failures = _run(chosen, where, size, count, known, folder)
         if len(chosen) > 1:
@@ -152,7 +152,7 @@ def _chosen(words: Sequence[str], scale: Scale) -> list[Experiment]:
 
 
 def _run(
-    chosen: Sequence[Experiment], scale: Scale, size: Size, seeds: int, costs: Costs, out: Path
+    chosen: Sequence[Experiment], scale: Scale, size: Size, seeds: int, costs: RuntimeCosts, out: Path
 ) -> tuple[list[Report], int]:
     """One experiment after the other. One that fails does not keep the others from being run."""
     reports, failures = [], 0
@@ -194,7 +194,7 @@ def _session() -> Iterator[Any]:
         yield spark
 
 
-def _on_spark(each: Experiment, size: Size, seeds: int, costs: Costs, folder: Path) -> list[Outcome]:
+def _on_spark(each: Experiment, size: Size, seeds: int, costs: RuntimeCosts, folder: Path) -> list[Outcome]:
     with own_cluster(workers=each.spark_workers) as cluster, _progress(each.name) as told:
         kept = partial(store, folder=folder)
         return running.run(each, Scale.MACHINE, size, range(seeds), costs, progress=told, cluster=cluster, kept=kept)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 
 Label = str | int | float
 Labels = Mapping[str, Label]  # what tells one setting of an experiment from the others
@@ -74,7 +74,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
     """One job in one setting, over all seeds."""
 
     labels: Labels
@@ -87,14 +87,14 @@ class Row:
         return self.values[name].median
 
 
-class Summary:
+class ExperimentSummary:
     """All rows of an experiment at one scale."""
 
-    def __init__(self, rows: Sequence[Row], outcomes: Sequence[Outcome]) -> None:
+    def __init__(self, rows: Sequence[ResultRow], outcomes: Sequence[Outcome]) -> None:
         self.rows = rows
         self.outcomes = outcomes
 
-    def all(self, *, job: str | None = None, **labels: Label) -> list[Row]:
+    def all(self, *, job: str | None = None, **labels: Label) -> list[ResultRow]:
         """The rows with these labels, in the order of the settings."""
         return [
             row
@@ -102,7 +102,7 @@ class Summary:
             if (job is None or row.job == job) and all(row.labels.get(name) == value for name, value in labels.items())
         ]
 
-    def one(self, *, job: str | None = None, **labels: Label) -> Row:
+    def one(self, *, job: str | None = None, **labels: Label) -> ResultRow:
         found = self.all(job=job, **labels)
         if len(found) != 1:
             raise LookupError(f"{len(found)} rows have the labels {labels} and the job {job}, and not one")
@@ -144,7 +144,7 @@ class Experiment(ABC):
         """What is run, in the order in which it is shown."""
 
     @abstractmethod
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         """Run one setting in the simulator. The same seed gives the same outcome, to the last digit."""
 
     def same_as(self, labels: Labels, size: Size) -> tuple[str, Labels] | None:  # noqa: ARG002 - most share no run
@@ -156,13 +156,13 @@ class Experiment(ABC):
         raise NotImplementedError(f"{self.name} runs in the simulator only")
 
     @abstractmethod
-    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:
+    def claims(self, scale: Scale, summary: ExperimentSummary) -> list[Claim]:
         """The paper's claims beside what was found."""
 
     @abstractmethod
-    def draw(self, figure: Any, summary: Summary) -> None:
+    def draw(self, figure: Any, summary: ExperimentSummary) -> None:
         """Draw what was found on a figure of matplotlib's, as the paper's figure does."""
 
     @abstractmethod
-    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:
+    def assumptions(self, scale: Scale, size: Size, costs: RuntimeCosts) -> list[str]:
         """What the paper does not state and was chosen here, and why; a sentence each."""

@@ -8,8 +8,18 @@ from typing import Any, ClassVar
 
 from dirigo.scheduling import DirectSend, DirectSendP2C, DirectSendRandom, Hybrid, RejectSend, Strategy
 from dirigo_lab.experiments import skew, span, transient
-from dirigo_lab.experiments.costs.costs import Costs
-from dirigo_lab.experiments.experiment import Claim, Experiment, Label, Labels, Outcome, Row, Scale, Size, Summary
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
+from dirigo_lab.experiments.experiment import (
+    Claim,
+    Experiment,
+    ExperimentSummary,
+    Label,
+    Labels,
+    Outcome,
+    ResultRow,
+    Scale,
+    Size,
+)
 from dirigo_lab.experiments.reporting.drawing import distributions
 from dirigo_lab.experiments.window_jobs import on_machine
 from dirigo_lab.experiments.window_jobs.calibrated import calibrated_s
@@ -44,7 +54,7 @@ class HybridContest(Experiment):
         scenarios = _SCENARIOS[size] if scale is Scale.PAPER else _SCENARIOS[Size.TINY]
         return [{"scenario": scenario, "strategy": name} for scenario in scenarios for name in _STRATEGIES]
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         if (other := self.same_as(labels, size)) is not None:  # by the other's own code, so that it stays the same
             name, theirs = other
             return replace(_OTHERS[name].simulate(theirs, seed, size, costs), labels=labels)
@@ -79,7 +89,7 @@ class HybridContest(Experiment):
         seconds = on_machine.WARM_UP_S + on_machine.SECONDS[size]
         return run_jobs(cluster, [job], strategy, labels, seed, seconds, on_machine.WARM_UP_S)
 
-    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:  # noqa: ARG002
+    def claims(self, scale: Scale, summary: ExperimentSummary) -> list[Claim]:  # noqa: ARG002
         claims = []
         for scenario in summary.values_of("scenario"):
             rows = {name: _row(summary, str(scenario), name) for name in _STRATEGIES}
@@ -99,7 +109,7 @@ class HybridContest(Experiment):
             )
         return claims
 
-    def draw(self, figure: Any, summary: Summary) -> None:
+    def draw(self, figure: Any, summary: ExperimentSummary) -> None:
         axes = figure.add_subplot(1, 1, 1)
         rows = [_row(summary, str(scenario), name) for scenario in summary.values_of("scenario") for name in _STRATEGIES]
         distributions(
@@ -111,7 +121,7 @@ class HybridContest(Experiment):
         )
         axes.set_ylabel("latency of results, ms")
 
-    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:  # noqa: ARG002
+    def assumptions(self, scale: Scale, size: Size, costs: RuntimeCosts) -> list[str]:  # noqa: ARG002
         if scale is Scale.MACHINE:
             return [*on_machine.assumptions(), f"As in skew, with an exponent of {skew.EXPONENTS_ON_SPARK[-1]:g}."]
         return [
@@ -125,11 +135,11 @@ class HybridContest(Experiment):
         ]
 
 
-def _row(summary: Summary, scenario: str, strategy: str) -> Row:
+def _row(summary: ExperimentSummary, scenario: str, strategy: str) -> ResultRow:
     return summary.one(job="q7" if scenario == "transient" else "maxima", scenario=scenario, strategy=strategy)
 
 
 @lru_cache(maxsize=8)
-def _span_objective_s(costs: Costs) -> float:
+def _span_objective_s(costs: RuntimeCosts) -> float:
     even = span.local_maxima(span.WORKERS, _FUNCTIONS, 0.5, costs, 0.0)
     return calibrated_s(even, span.WORKERS, costs, DirectSendRandom(_INSTANCES - 1))

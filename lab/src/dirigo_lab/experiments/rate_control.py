@@ -10,8 +10,8 @@ import numpy as np
 
 from dirigo.flow.sources.load_shapes import constant
 from dirigo.scheduling import strategy_named
-from dirigo_lab.experiments.costs.costs import Costs
-from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Scale, Size, Summary
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
+from dirigo_lab.experiments.experiment import Claim, Experiment, ExperimentSummary, Labels, Outcome, Scale, Size
 from dirigo_lab.experiments.reporting.drawing import bars
 from dirigo_lab.experiments.window_jobs import on_machine
 from dirigo_lab.experiments.window_jobs.on_spark import STARTS_S, run_jobs
@@ -43,7 +43,7 @@ class RateControl(Experiment):
     def settings(self, scale: Scale, size: Size) -> list[Labels]:  # noqa: ARG002
         return [{"strategy": name} for name in _STRATEGIES]
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         strategy = strategy_named(str(labels["strategy"]))
         workers = _TINY_WORKERS if size is Size.TINY else WORKERS
         pool = SimulatedPool(workers, [_job(name, costs, workers) for name in _SHARES], strategy, costs, seed)
@@ -56,7 +56,7 @@ class RateControl(Experiment):
         outcome = run_jobs(cluster, jobs, str(labels["strategy"]), labels, seed, seconds, on_machine.WARM_UP_S)
         return _with_figures(outcome, seconds + STARTS_S)
 
-    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:  # noqa: ARG002
+    def claims(self, scale: Scale, summary: ExperimentSummary) -> list[Claim]:  # noqa: ARG002
         fifo, tokens = (summary.one(job="", strategy=name) for name in _STRATEGIES)
         before, after = (summary.one(job="even", strategy=name) for name in _STRATEGIES)
         return [
@@ -76,7 +76,7 @@ class RateControl(Experiment):
             ),
         ]
 
-    def draw(self, figure: Any, summary: Summary) -> None:
+    def draw(self, figure: Any, summary: ExperimentSummary) -> None:
         axes = None
         for number, name in enumerate(_STRATEGIES):
             axes = figure.add_subplot(len(_STRATEGIES), 1, number + 1, sharey=axes)
@@ -87,7 +87,7 @@ class RateControl(Experiment):
         assert axes is not None
         axes.set_xlabel("worker")
 
-    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:  # noqa: ARG002
+    def assumptions(self, scale: Scale, size: Size, costs: RuntimeCosts) -> list[str]:  # noqa: ARG002
         if scale is Scale.MACHINE:
             return [
                 *on_machine.assumptions(),
@@ -134,7 +134,7 @@ def _job_on_spark(name: str) -> WindowJob:
     return replace(job, hot_share=_HOT_SHARE_ON_SPARK if name == "skewed" else 0.0)
 
 
-def _job(name: str, costs: Costs, workers: int) -> WindowJob:
+def _job(name: str, costs: RuntimeCosts, workers: int) -> WindowJob:
     per_s = _SHARES[name] * workers / (MAP_S + WINDOW_S + 2 * costs.message_s)
     homes = range(workers) if name == "skewed" else [(worker + workers // 4) % workers for worker in range(workers)]
     functions = workers * FUNCTIONS // WORKERS

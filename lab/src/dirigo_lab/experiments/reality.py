@@ -12,10 +12,20 @@ from typing import Any, ClassVar
 import msgspec
 
 from dirigo.flow.sources.load_shapes import Load, constant
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.costs.measuring import WORKERS as CALIBRATION_WORKERS
 from dirigo_lab.experiments.costs.measuring import calibrate_costs
-from dirigo_lab.experiments.experiment import Claim, Experiment, Label, Labels, Latencies, Outcome, Scale, Size, Summary
+from dirigo_lab.experiments.experiment import (
+    Claim,
+    Experiment,
+    ExperimentSummary,
+    Label,
+    Labels,
+    Latencies,
+    Outcome,
+    Scale,
+    Size,
+)
 from dirigo_lab.experiments.reporting.drawing import distributions
 from dirigo_lab.experiments.simulated_tenants import FlowPool
 from dirigo_lab.experiments.window_jobs import on_machine
@@ -45,7 +55,7 @@ class Reality(Experiment):
     spark_workers: ClassVar = max(_POOLS)
 
     def __init__(self) -> None:
-        self._measured: dict[tuple[Label, Label, Label, int], Costs] = {}  # by workers, load, strategy and seed
+        self._measured: dict[tuple[Label, Label, Label, int], RuntimeCosts] = {}  # by workers, load, strategy and seed
 
     def runs_at(self, scale: Scale) -> bool:
         return scale is Scale.MACHINE
@@ -63,7 +73,7 @@ class Reality(Experiment):
             for host in (_SPARK, _SIMULATOR)
         ]
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         job, seconds = _job(labels, seed, size)
         workers = int(labels["workers"])
         measured = self._measured.get(_key(labels, seed), costs)
@@ -84,7 +94,7 @@ class Reality(Experiment):
         measured = {f"cost:{name}": value for name, value in msgspec.structs.asdict(costs).items() if name != "machine"}
         return replace(outcome, figures={**outcome.figures, **measured})
 
-    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:  # noqa: ARG002
+    def claims(self, scale: Scale, summary: ExperimentSummary) -> list[Claim]:  # noqa: ARG002
         claims = []
         for workers in summary.values_of("workers"):
             for load in summary.values_of("load"):
@@ -110,7 +120,7 @@ class Reality(Experiment):
                 )
         return claims
 
-    def draw(self, figure: Any, summary: Summary) -> None:
+    def draw(self, figure: Any, summary: ExperimentSummary) -> None:
         pools = summary.values_of("workers")
         for number, workers in enumerate(pools):
             axes = figure.add_subplot(len(pools), 1, number + 1)
@@ -124,7 +134,7 @@ class Reality(Experiment):
             axes.set_title(f"{workers} workers", loc="left", fontsize=10)
             axes.set_ylabel("latency of results, ms")
 
-    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:  # noqa: ARG002
+    def assumptions(self, scale: Scale, size: Size, costs: RuntimeCosts) -> list[str]:  # noqa: ARG002
         hops = [f"{measured.hop_s * 1e6:.0f}" for measured in self._measured.values()]
         return [
             *on_machine.assumptions(),

@@ -14,13 +14,13 @@ from dirigo_lab.experiments.read_heavy.read_heavy import ReadHeavy
 from dirigo_lab.experiments.reality import Reality
 from dirigo_lab.experiments.scale import Scaling
 from dirigo_lab.experiments.skew import Skew
-from dirigo_lab.experiments.span import Span
+from dirigo_lab.experiments.span import SpanExperiment
 from dirigo_lab.experiments.transient import Transient
 
 EXPERIMENTS: dict[str, Experiment] = {
     each.name: each
     for each in (
-        Span(),
+        SpanExperiment(),
         Skew(),
         Transient(),
         OverheadLessees(),

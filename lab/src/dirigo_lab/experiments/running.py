@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from dirigo.kernel import DirigoError
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.costs.stolen_time import stolen_s
 from dirigo_lab.experiments.experiment import Experiment, Labels, Outcome, Scale, Size
 from dirigo_lab.experiments.registry import experiment_named
@@ -51,7 +51,7 @@ def run(
     scale: Scale,
     size: Size,
     seeds: Sequence[int],
-    costs: Costs,
+    costs: RuntimeCosts,
     *,
     progress: Progress | None = None,
     processes: int | None = None,
@@ -99,7 +99,7 @@ class Simulations:
         self._begun: dict[str, list[_Run]] = {}  # of each experiment that nobody has asked for yet
         self._all: dict[tuple[Any, ...], _Run] = {}  # of all experiments, by what makes a run what it is
 
-    def begin(self, experiment: Experiment, size: Size, seeds: Sequence[int], costs: Costs) -> None:
+    def begin(self, experiment: Experiment, size: Size, seeds: Sequence[int], costs: RuntimeCosts) -> None:
         """All settings over all seeds, after what was begun before."""
         # An experiment that is not in the registry from the start is put there when its module is imported.
         module = type(experiment).__module__
@@ -173,7 +173,7 @@ class _Run:
 
     __slots__ = ("same", "submitted", "task")
 
-    def __init__(self, task: tuple[str, str, Labels, int, Size, Costs]) -> None:
+    def __init__(self, task: tuple[str, str, Labels, int, Size, RuntimeCosts]) -> None:
         self.task = task
         self.same: _Run | None = None  # of another experiment, which need not be simulated twice
         self.submitted: Future[Outcome]
@@ -194,7 +194,7 @@ class _Run:
         return self.task[2]
 
 
-def _key(name: str, labels: Labels, seed: int, size: Size, costs: Costs) -> tuple[Any, ...]:
+def _key(name: str, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> tuple[Any, ...]:
     return (name, tuple(sorted(labels.items())), seed, size, costs)
 
 
@@ -213,7 +213,7 @@ def simulations(processes: int | None = None) -> Iterator[Simulations]:
         made.close()
 
 
-def _simulate(module: str, name: str, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+def _simulate(module: str, name: str, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
     """One run, in a process of the pool."""
     gc.disable()  # looking through millions of objects again and again takes a fifth of the time, and finds nothing
     try:
@@ -261,7 +261,7 @@ def _end_with_parent() -> None:
 
 
 def _on_cluster(
-    cluster: Any, experiment: Experiment, size: Size, seeds: Sequence[int], costs: Costs, told: Progress, keep: Kept
+    cluster: Any, experiment: Experiment, size: Size, seeds: Sequence[int], costs: RuntimeCosts, told: Progress, keep: Kept
 ) -> list[Outcome]:
     """One after another, and each seed through all settings: whatever the machine does meanwhile, it does to all of them."""
     settings = experiment.settings(Scale.MACHINE, size)

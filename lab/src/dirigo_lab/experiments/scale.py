@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from dirigo.flow.sources.load_shapes import Load, constant
 from dirigo.scheduling import DirectSendRandom, RejectSend
-from dirigo_lab.experiments.costs.costs import Costs
-from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Scale, Size, Summary
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
+from dirigo_lab.experiments.experiment import Claim, Experiment, ExperimentSummary, Labels, Outcome, Scale, Size
 from dirigo_lab.experiments.reporting.drawing import lines
 from dirigo_lab.experiments.window_jobs.bursts import bursts
 from dirigo_lab.experiments.window_jobs.calibrated import calibrated_s, message_s
@@ -43,7 +43,7 @@ class Scaling(Experiment):
     def settings(self, scale: Scale, size: Size) -> list[Labels]:  # noqa: ARG002
         return [{"workers": workers} for workers in WORKERS[size]]
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         workers = int(labels["workers"])
         functions = workers // UPSTREAMS
         seconds = _WARM_UP_S + max(4.0, (ceil(_RESULTS[size] / functions) + 1) * WINDOW_EVERY_S)
@@ -59,7 +59,7 @@ class Scaling(Experiment):
         figures["control_per_round"] = figures["control"] / figures["rounds"]
         return Outcome(labels, seed, outcome.latencies, figures, {})
 
-    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:  # noqa: ARG002
+    def claims(self, scale: Scale, summary: ExperimentSummary) -> list[Claim]:  # noqa: ARG002
         sizes = summary.values_of("workers")
         results = [summary.one(job="maxima", workers=workers) for workers in sizes]
         runs = [summary.one(job="", workers=workers) for workers in sizes]
@@ -87,7 +87,7 @@ class Scaling(Experiment):
             ),
         ]
 
-    def draw(self, figure: Any, summary: Summary) -> None:
+    def draw(self, figure: Any, summary: ExperimentSummary) -> None:
         above = figure.add_subplot(2, 1, 1)
         for value in ("p50", "p99"):
             lines(
@@ -110,7 +110,7 @@ class Scaling(Experiment):
         for axes in (above, below):
             axes.set_xscale("log", base=2)
 
-    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:  # noqa: ARG002
+    def assumptions(self, scale: Scale, size: Size, costs: RuntimeCosts) -> list[str]:  # noqa: ARG002
         return [
             (
                 f"A source and a map per worker, a window function for every {UPSTREAMS} maps, on at most "
@@ -144,6 +144,6 @@ def _job(workers: int, loads: list[Load], objective: float) -> WindowJob:
 
 
 @lru_cache(maxsize=8)
-def objective_s(costs: Costs) -> float:
+def objective_s(costs: RuntimeCosts) -> float:
     """That of 32 workers: it is the same for any number."""
     return calibrated_s(_job(32, [constant(1.0)] * 32, 0.0), 32, costs, DirectSendRandom(LESSEES_MAX))

@@ -14,20 +14,20 @@ from dirigo.flow.operators.windows.windowed import Windowed
 from dirigo.flow.plan.emulation import Work
 from dirigo.flow.plan.job import Job
 from dirigo.flow.sources.reader import SourceReader
-from dirigo.kernel import Address, CriticalRun, Data, Directory, Executable, Trail, Worker, WorkerId, job_of
+from dirigo.kernel import Address, CriticalRun, Data, Directory, RunnableMessage, Trail, Worker, WorkerId, job_of
 from dirigo.runtime.control import JobMetrics
 from dirigo.runtime.worker.executor import PACED_EVERY_S
 from dirigo.runtime.worker.installed_job import MESSAGE_LEAST_S, MESSAGE_SHARE
 from dirigo.scheduling import StrategyLike, for_worker
 from dirigo.scheduling.accounting import Account, percentiles
-from dirigo.sim.cluster import Cluster, FetchTime
+from dirigo.sim.cluster import FetchTime, SimulatedCluster
 from dirigo.sim.cores import Cores
 from dirigo.sim.feed import Feed
 from dirigo.sim.network import Network
-from dirigo.sim.service import Service, ServiceTime
+from dirigo.sim.service import ServiceTime, ServiceTimes
 from dirigo_lab.demo.contest import LOOK_S, WARM_UP_S, Run, Sample, TenantRun
 from dirigo_lab.demo.tenants import Tenant
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 
 HOP_S = 0.0008  # as measured between two workers on one machine
 MESSAGE_COST_S = 0.0003  # what the runtime takes per message beside the work
@@ -67,7 +67,7 @@ class FlowPool:
         workers: int,
         seed: int,
         *,
-        costs: Costs | None = None,
+        costs: RuntimeCosts | None = None,
     ) -> None:
         """``costs``: as measured by ``dirigo costs``, on cores that all workers share; otherwise a guess."""
         pattern = strategy_of(strategy)
@@ -88,12 +88,12 @@ class FlowPool:
             for address, downstreams in zip(stage.addresses, stage.downstreams, strict=True)
             if not downstreams
         }
-        self.cluster = Cluster(
+        self.cluster = SimulatedCluster(
             workers,
             directory,
             lambda _worker, _rng: for_worker(pattern),
             network=Network(HOP_S if costs is None else max(0.0, costs.hop_s - 2 * costs.packet_s)),
-            service=Service(MESSAGE_COST_S if costs is None else 0.0).with_more(more),
+            service=ServiceTimes(MESSAGE_COST_S if costs is None else 0.0).with_more(more),
             seed=seed,
             fires_timers=True,
             measure=rows_of,
@@ -144,7 +144,7 @@ class FlowPool:
             again_s = now + _POLL_S if due_s is None else max(now + PACED_EVERY_S, due_s)
             self.cluster.at(again_s, lambda: self._pump(reader, feed))
 
-    def _note(self, worker: Worker, message: Executable, trail: Trail) -> None:
+    def _note(self, worker: Worker, message: RunnableMessage, trail: Trail) -> None:
         job = job_of(message.to)
         results = rows_of(message.payload) if type(message) is Data and message.to in self.leaves else 0
         self.accounts[job].note(message, worker.now, trail, results)
@@ -197,7 +197,7 @@ def _working(work: Work, wake_s: float) -> ServiceTime:
     return lambda message, _rng: 0.0 if message.critical else work.seconds(message.payload) + wake_s
 
 
-def _fetching(costs: Costs) -> FetchTime:
+def _fetching(costs: RuntimeCosts) -> FetchTime:
     """What it takes to take a message in: if it comes alone, mostly waking up."""
     return lambda _message, is_awake: costs.reply_s if is_awake else costs.fetch_s
 
@@ -205,7 +205,7 @@ def _fetching(costs: Costs) -> FetchTime:
 class _Computing:
     """What the worker thread computes for a message."""
 
-    def __init__(self, costs: Costs, jobs: Iterable[Job]) -> None:
+    def __init__(self, costs: RuntimeCosts, jobs: Iterable[Job]) -> None:
         self._costs = costs
         self._upstreams = {
             address: len(upstreams)
@@ -216,7 +216,7 @@ class _Computing:
         }
         self._told: Counter[tuple[Address, Any]] = Counter()  # by actor and time, until all upstream actors have told it
 
-    def __call__(self, message: Executable, _rng: Random) -> float:
+    def __call__(self, message: RunnableMessage, _rng: Random) -> float:
         if not isinstance(message, CriticalRun):
             return self._costs.message_s + self._costs.operator_s
         return self._costs.critical_s + (self._costs.closing_s if self._closes(message) else 0.0)

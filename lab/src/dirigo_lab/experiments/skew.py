@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from dirigo.flow.sources.load_shapes import constant
 from dirigo.scheduling import DirectSend, DirectSendRandom, RejectSend, Strategy
 from dirigo.scheduling.strategies.direct_send import PAUSE_S
-from dirigo_lab.experiments.costs.costs import Costs
-from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Scale, Size, Summary
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
+from dirigo_lab.experiments.experiment import Claim, Experiment, ExperimentSummary, Labels, Outcome, Scale, Size
 from dirigo_lab.experiments.reporting.drawing import distributions
 from dirigo_lab.experiments.window_jobs import on_machine
 from dirigo_lab.experiments.window_jobs.bursts import zipf_shares
@@ -56,7 +56,7 @@ class Skew(Experiment):
             exponents = (_TINY_EXPONENT,) if scale is Scale.PAPER else exponents[-1:]
         return [{"exponent": exponent, "strategy": name} for exponent in exponents for name in _STRATEGIES]
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         strategy: Strategy = _STRATEGIES[str(labels["strategy"])](INSTANCES - 1)
         workers = _TINY_WORKERS if size is Size.TINY else WORKERS
         job = skewed(float(labels["exponent"]), costs, workers)
@@ -69,7 +69,7 @@ class Skew(Experiment):
         seconds = on_machine.WARM_UP_S + on_machine.SECONDS[size]
         return run_jobs(cluster, [job], strategy, labels, seed, seconds, on_machine.WARM_UP_S)
 
-    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:  # noqa: ARG002
+    def claims(self, scale: Scale, summary: ExperimentSummary) -> list[Claim]:  # noqa: ARG002
         medians = {
             exponent: {name: summary.one(job="maxima", exponent=exponent, strategy=name)["p50"] for name in _STRATEGIES}
             for exponent in summary.values_of("exponent")
@@ -92,7 +92,7 @@ class Skew(Experiment):
             ),
         ]
 
-    def draw(self, figure: Any, summary: Summary) -> None:
+    def draw(self, figure: Any, summary: ExperimentSummary) -> None:
         axes = figure.add_subplot(1, 1, 1)
         distributions(
             axes,
@@ -103,7 +103,7 @@ class Skew(Experiment):
         axes.set_ylabel("latency of results, ms")
         axes.set_xlabel("exponent of Zipf's law over the sources")
 
-    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:  # noqa: ARG002
+    def assumptions(self, scale: Scale, size: Size, costs: RuntimeCosts) -> list[str]:  # noqa: ARG002
         if scale is Scale.MACHINE:
             return [
                 *on_machine.assumptions(),
@@ -142,7 +142,7 @@ def _listed(ratios: Iterable[float]) -> str:
     return ", ".join(f"{ratio:.2f}" for ratio in ratios)
 
 
-def skewed(exponent: float, costs: Costs, workers: int = WORKERS) -> WindowJob:
+def skewed(exponent: float, costs: RuntimeCosts, workers: int = WORKERS) -> WindowJob:
     utilisation = UTILISATION if workers == WORKERS else _TINY_UTILISATION
     per_s = workers * utilisation / message_s(_job([], 0.0), costs)
     return _job([constant(float(share) * per_s) for share in zipf_shares(workers, exponent)], objective_s(costs, workers))
@@ -164,6 +164,6 @@ def _job(loads: Any, objective: float) -> WindowJob:
 
 
 @lru_cache(maxsize=8)
-def objective_s(costs: Costs, workers: int = WORKERS) -> float:
+def objective_s(costs: RuntimeCosts, workers: int = WORKERS) -> float:
     even = _job([constant(1.0)] * workers, 0.0)
     return calibrated_s(even, workers, costs, DirectSendRandom(INSTANCES - 1))

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from dirigo.flow.sources.load_shapes import constant
 from dirigo.scheduling import DirectSendRandom, RejectSendRandom, Strategy
-from dirigo_lab.experiments.costs.costs import Costs
-from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Scale, Size, Summary
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
+from dirigo_lab.experiments.experiment import Claim, Experiment, ExperimentSummary, Labels, Outcome, Scale, Size
 from dirigo_lab.experiments.reporting.drawing import distributions
 from dirigo_lab.experiments.window_jobs import on_machine
 from dirigo_lab.experiments.window_jobs.on_spark import run_jobs
@@ -37,7 +37,7 @@ _WINDOW_EVERY_ON_SPARK_S = 0.25  # shorter than in other experiments there, as t
 _SPANS_ON_SPARK = ((4, 2), (2, 4), (1, 8))
 
 
-class Span(Experiment):
+class SpanExperiment(Experiment):
     """n window functions on at most m workers each, n times m being all workers."""
 
     name: ClassVar = "span"
@@ -53,7 +53,7 @@ class Span(Experiment):
             spans = _TINY_SPANS if scale is Scale.PAPER else spans[-1:]
         return [{"functions": n, "instances": m, "strategy": name} for n, m in spans for name in _STRATEGIES]
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         instances = int(labels["instances"])
         strategy: Strategy = _STRATEGIES[str(labels["strategy"])](instances - 1)
         workers = _TINY_WORKERS if size is Size.TINY else WORKERS
@@ -70,7 +70,7 @@ class Span(Experiment):
         seconds = on_machine.WARM_UP_S + on_machine.SECONDS[size]
         return run_jobs(cluster, [job], strategy, labels, seed, seconds, on_machine.WARM_UP_S)
 
-    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:  # noqa: ARG002
+    def claims(self, scale: Scale, summary: ExperimentSummary) -> list[Claim]:  # noqa: ARG002
         gains = {}
         for span in summary.values_of("instances"):
             reject, direct = (summary.one(job="maxima", instances=span, strategy=name) for name in _STRATEGIES)
@@ -94,7 +94,7 @@ class Span(Experiment):
             ),
         ]
 
-    def draw(self, figure: Any, summary: Summary) -> None:
+    def draw(self, figure: Any, summary: ExperimentSummary) -> None:
         axes = figure.add_subplot(1, 1, 1)
         distributions(
             axes,
@@ -104,7 +104,7 @@ class Span(Experiment):
         )
         axes.set_ylabel("latency of results, ms")
 
-    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:  # noqa: ARG002
+    def assumptions(self, scale: Scale, size: Size, costs: RuntimeCosts) -> list[str]:  # noqa: ARG002
         if scale is Scale.MACHINE:
             return [
                 *on_machine.assumptions(_WINDOW_EVERY_ON_SPARK_S),
@@ -139,13 +139,13 @@ def _listed(ratios: list[float]) -> str:
     return ", ".join(f"{ratio:.2f}" for ratio in ratios)
 
 
-def rate(workers: int, utilisation: float, costs: Costs) -> float:
+def rate(workers: int, utilisation: float, costs: RuntimeCosts) -> float:
     """Messages per second over all sources that keep the workers busy for so much of the time."""
     return workers * utilisation / (MAP_S + WINDOW_S + 2 * costs.message_s)
 
 
 def local_maxima(
-    workers: int, functions: int, utilisation: float, costs: Costs, objective_s: float = float("inf")
+    workers: int, functions: int, utilisation: float, costs: RuntimeCosts, objective_s: float = float("inf")
 ) -> WindowJob:
     """The job of the paper's section 5.2, with the same load at all sources."""
     load = constant(rate(workers, utilisation, costs) / workers)

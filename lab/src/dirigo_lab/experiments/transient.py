@@ -10,8 +10,8 @@ import numpy as np
 
 from dirigo.flow.sources.load_shapes import constant
 from dirigo.scheduling import Strategy, strategy_named
-from dirigo_lab.experiments.costs.costs import Costs
-from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Row, Scale, Size, Summary
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
+from dirigo_lab.experiments.experiment import Claim, Experiment, ExperimentSummary, Labels, Outcome, ResultRow, Scale, Size
 from dirigo_lab.experiments.reporting.drawing import distributions
 from dirigo_lab.experiments.window_jobs import on_machine
 from dirigo_lab.experiments.window_jobs.bursts import bursts
@@ -66,7 +66,7 @@ class Transient(Experiment):
             for name in _STRATEGIES
         ]
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         return share_workers(
             labels,
             int(labels["workers"]),
@@ -89,7 +89,7 @@ class Transient(Experiment):
         latencies = [each for outcome in alone for each in outcome.latencies]
         return Outcome(labels, seed, latencies, alone[0].figures)
 
-    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:  # noqa: ARG002
+    def claims(self, scale: Scale, summary: ExperimentSummary) -> list[Claim]:  # noqa: ARG002
         steps = [int(workers) for workers in summary.values_of("workers")]
         isolated = max(steps)
         saved = min(steps, key=lambda workers: abs(workers - 0.7 * isolated))
@@ -149,7 +149,7 @@ class Transient(Experiment):
             ),
         ]
 
-    def draw(self, figure: Any, summary: Summary) -> None:
+    def draw(self, figure: Any, summary: ExperimentSummary) -> None:
         alphas = summary.values_of("alpha")
         axes = None
         for number, alpha in enumerate(alphas):
@@ -166,7 +166,7 @@ class Transient(Experiment):
         assert axes is not None
         axes.set_xlabel("workers")
 
-    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:  # noqa: ARG002
+    def assumptions(self, scale: Scale, size: Size, costs: RuntimeCosts) -> list[str]:  # noqa: ARG002
         if scale is Scale.MACHINE:
             return [
                 *on_machine.assumptions(),
@@ -203,7 +203,7 @@ class Transient(Experiment):
 
 
 def share_workers(
-    labels: Labels, workers: int, alpha: float, strategy: Strategy, seed: int, size: Size, costs: Costs
+    labels: Labels, workers: int, alpha: float, strategy: Strategy, seed: int, size: Size, costs: RuntimeCosts
 ) -> Outcome:
     """Both jobs on so many workers, with their homes apart as far as there is room."""
     seconds = _SECONDS[size] + _WARM_UP_S
@@ -223,11 +223,11 @@ def share_workers(
 class _Found:
     """What was found for one alpha."""
 
-    def __init__(self, summary: Summary, alpha: float) -> None:
+    def __init__(self, summary: ExperimentSummary, alpha: float) -> None:
         self._summary = summary
         self._alpha = alpha
 
-    def _row(self, strategy: str, workers: int, query: str) -> Row:
+    def _row(self, strategy: str, workers: int, query: str) -> ResultRow:
         return self._summary.one(job=query, alpha=self._alpha, workers=workers, strategy=strategy)
 
     def satisfaction(self, strategy: str, workers: int) -> float:
@@ -246,7 +246,7 @@ class _Found:
         return max(self.latency("fifo", each, value) / self.latency("reject_send", each, value) for each in self._workers())
 
 
-def rate(query: str, costs: Costs) -> float:
+def rate(query: str, costs: RuntimeCosts) -> float:
     """Messages per second of one source, when each has a worker for itself."""
     return UTILISATION / (sum(_SHARE[query]) + 2 * costs.message_s)
 
@@ -271,7 +271,7 @@ def job(query: str, loads: Any, homes: Any, objective: float) -> WindowJob:
 
 
 @lru_cache(maxsize=8)
-def objective_s(query: str, costs: Costs, sources: int = PARALLELISM) -> float:
+def objective_s(query: str, costs: RuntimeCosts, sources: int = PARALLELISM) -> float:
     return calibrated_s(job(query, [constant(1.0)] * sources, range(sources), 0.0), sources, costs)
 
 

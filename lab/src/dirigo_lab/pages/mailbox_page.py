@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dirigo.kernel.mailbox import ADMIT, TRANSITIONS, Kind, MailboxState, Role
+from dirigo.kernel.mailbox import ADMIT, TRANSITIONS, MailboxState, MessageKind, Role
 
 _HEAD = """\
 # The mailbox
@@ -41,8 +41,8 @@ def _transitions(role: Role) -> str:
 
 
 def _admissions(role: Role) -> str:
-    states = [state for state in MailboxState if any((role, state, kind) in ADMIT for kind in Kind)]
-    kinds = [kind for kind in Kind if any((role, state, kind) in ADMIT for state in states)]
+    states = [state for state in MailboxState if any((role, state, kind) in ADMIT for kind in MessageKind)]
+    kinds = [kind for kind in MessageKind if any((role, state, kind) in ADMIT for state in states)]
     lines = [
         "| a message that is | " + " | ".join(state.value for state in states) + " |",
         "| --- |" + " --- |" * len(states),

@@ -67,7 +67,7 @@ INVARIANTS: dict[str, str] = {
 }
 
 
-class Edge:
+class UpstreamLedger:
     """One upstream actor or source, as the ledger of the downstream actor sees it."""
 
     __slots__ = ("due", "emitted", "ended", "executed", "waiting")
@@ -79,8 +79,8 @@ class Edge:
         self.waiting: dict[str, int] = {}  # payloads emitted and not executed, with their epochs
         self.ended = False
 
-    def copy(self) -> Edge:
-        twin = Edge()
+    def copy(self) -> UpstreamLedger:
+        twin = UpstreamLedger()
         twin.emitted, twin.executed, twin.ended = self.emitted, self.executed, self.ended
         twin.due, twin.waiting = self.due.copy(), self.waiting.copy()
         return twin
@@ -128,7 +128,7 @@ class Ledger:
         self.actor = actor
         self.home = home
         self.ordered = ordered
-        self.edges = {upstream: Edge() for upstream in upstreams}
+        self.edges = {upstream: UpstreamLedger() for upstream in upstreams}
         self.executed_counts: dict[str, int] = {}
         self.critical = False
         self.running: set[WorkerId] = set()

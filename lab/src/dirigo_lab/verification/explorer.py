@@ -24,7 +24,7 @@ from typing import Any
 from dirigo.kernel import Address, Data, DirigoError, ProtocolError
 from dirigo_lab.verification.at_rest import check_at_rest
 from dirigo_lab.verification.checker import ViolationError
-from dirigo_lab.verification.handlers import FINISH, FIRE, INJECT, RUN, STEP, Handlers, Ledgers, Outcome, describe
+from dirigo_lab.verification.handlers import FINISH, FIRE, INJECT, RUN, STEP, HandlerOutcome, Handlers, Ledgers, describe
 from dirigo_lab.verification.recorder import ledgers_of
 from dirigo_lab.verification.world import World
 
@@ -131,7 +131,7 @@ class Explorer:
     def _may_come_twice(self, message: int) -> bool:
         return self.world.duplicates_data or not isinstance(self.handlers.messages[message], Data)
 
-    def _follow(self, state: State, slot: int, outcome: Outcome, messages: State, spent: int) -> State:
+    def _follow(self, state: State, slot: int, outcome: HandlerOutcome, messages: State, spent: int) -> State:
         local, sent, facts, consolidated, wakes = outcome
         head = list(state[: self.net])
         head[slot] = local

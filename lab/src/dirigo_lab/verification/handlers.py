@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
-from dirigo.kernel import Address, CriticalOutput, Message, Source, Worker
+from dirigo.kernel import Address, CriticalOutput, Message, SourceActor, Worker
 from dirigo.kernel.interface.message import CriticalAck, SyncRequestAck
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
@@ -26,7 +26,7 @@ from dirigo_lab.verification.world import SEEN, World
 RUN, FINISH, STEP, FIRE, INJECT = -1, -2, -3, -4, -5
 
 
-class Outcome(NamedTuple):
+class HandlerOutcome(NamedTuple):
     """What came of an event at a worker."""
 
     local: int  # its local state afterwards
@@ -86,9 +86,9 @@ class Handlers:
         self._ids: list[dict[Hashable, int]] = [{} for _ in range(self.width)]
         self._dumps: list[list[bytes]] = [[] for _ in range(self.width)]
         self._script_at: list[list[int]] = [[] for _ in range(self.width)]
-        self._outcomes: list[list[dict[int, tuple[Outcome, ...]]]] = [[] for _ in range(self.width)]
+        self._outcomes: list[list[dict[int, tuple[HandlerOutcome, ...]]]] = [[] for _ in range(self.width)]
         self._busy: list[list[tuple[bool, bool, bool]]] = [[] for _ in range(self.width)]  # runs, can run, has timers
-        self._own: list[list[tuple[tuple[int, tuple[Outcome, ...]], ...] | None]] = [[] for _ in range(self.width)]
+        self._own: list[list[tuple[tuple[int, tuple[HandlerOutcome, ...]], ...] | None]] = [[] for _ in range(self.width)]
         self._fact_ids: dict[Hashable, int] = {}
         self.fact_lists: list[tuple[Fact, ...]] = []
         self._idle: dict[tuple[int, int, Address], bool] = {}
@@ -113,9 +113,9 @@ class Handlers:
 
     def _intern(self, worker: Worker, script_at: int) -> int:
         slot = worker.id
-        for party in worker.parties.values():
-            if isinstance(party, (Lessor, Lessee)):
-                party.function = None  # a function keeps nothing: each message may find a new one
+        for participant in worker.participants.values():
+            if isinstance(participant, (Lessor, Lessee)):
+                participant.function = None  # a function keeps nothing: each message may find a new one
         key = (canonical(worker), script_at)
         known = self._ids[slot].get(key)
         if known is None:
@@ -139,14 +139,14 @@ class Handlers:
         """Whether a worker has neither a partial state nor a running message of an actor."""
         known = self._idle.get((slot, local, actor))
         if known is None:
-            party = self.worker(slot, local).parties.get(actor)
-            known = not isinstance(party, Lessee) or (party.states.is_identity() and party.running is None)
+            participant = self.worker(slot, local).participants.get(actor)
+            known = not isinstance(participant, Lessee) or (participant.states.is_identity() and participant.running is None)
             self._idle[slot, local, actor] = known
         return known
 
     # --- events --------------------------------------------------------------------------------------------------------
 
-    def own_events(self, slot: int, local: int) -> tuple[tuple[int, tuple[Outcome, ...]], ...]:
+    def own_events(self, slot: int, local: int) -> tuple[tuple[int, tuple[HandlerOutcome, ...]], ...]:
         """The events that a worker can have without a message, with their outcomes."""
         known = self._own[slot][local]
         if known is None:
@@ -163,14 +163,14 @@ class Handlers:
         kinds = (FINISH,) if running else (RUN,) if waiting else ()
         return (*kinds, FIRE) if timed else kinds
 
-    def outcomes(self, slot: int, local: int, event: int) -> tuple[Outcome, ...]:
+    def outcomes(self, slot: int, local: int, event: int) -> tuple[HandlerOutcome, ...]:
         """All that can come of an event at a worker; empty if it cannot happen."""
         known = self._outcomes[slot][local].get(event)
         if known is None:
             known = self._outcomes[slot][local][event] = tuple(self._try_all(slot, local, event))
         return known
 
-    def _try_all(self, slot: int, local: int, event: int) -> Iterator[Outcome]:
+    def _try_all(self, slot: int, local: int, event: int) -> Iterator[HandlerOutcome]:
         answers: list[int] | None = []
         while answers is not None:
             self.chooser.restart(answers)
@@ -179,7 +179,7 @@ class Handlers:
                 yield outcome
             answers = self.chooser.following()
 
-    def _try(self, slot: int, local: int, event: int) -> Outcome | None:
+    def _try(self, slot: int, local: int, event: int) -> HandlerOutcome | None:
         self.calls += 1
         self.tried = (slot, event)
         worker = self.worker(slot, local)
@@ -196,14 +196,14 @@ class Handlers:
         sent = tuple(sorted(self._intern_message(message) for message in worker.outgoing))
         worker.outgoing.clear()
         wakes = any(self.is_eager[message] for message in sent)
-        return Outcome(self._intern(worker, script_at), sent, self._intern_facts(), self._consolidated(), wakes)
+        return HandlerOutcome(self._intern(worker, script_at), sent, self._intern_facts(), self._consolidated(), wakes)
 
     def _step(self, worker: Worker, script_at: int) -> bool:
         """Let a source emit what is next in its script."""
         address = self.sources[worker.id]
         script = self.world.scripts[address]
-        source = worker.parties[address]
-        assert isinstance(source, Source)
+        source = worker.participants[address]
+        assert isinstance(source, SourceActor)
         if script_at == len(script) or source.is_waiting():
             return False
         for output in script[script_at]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dirigo.kernel import Address, CriticalOutput, CriticalRun, Data, Executable, Granularity, Output, Worker, WorkerId
+from dirigo.kernel import Address, CriticalOutput, CriticalRun, Data, Granularity, Output, RunnableMessage, Worker, WorkerId
 from dirigo.kernel.interface.message import Message
 from dirigo.kernel.mailbox import ADMIT, MailboxState, Transition, Verdict
 from dirigo_lab.verification.checker import (
@@ -37,7 +37,7 @@ class Recorder:
             self.facts.append((output.to, ("produced", sender, worker, produced, True)))
         self.facts.append((output.to, ("emitted", sender, output.payload, output.critical)))
 
-    def produced(self, worker: WorkerId, message: Executable) -> None:
+    def produced(self, worker: WorkerId, message: RunnableMessage) -> None:
         """A function has returned: note its outputs in the order in which it produced them."""
         sender = message.to
         instance = self.workers[worker].instance(sender)
@@ -58,7 +58,7 @@ class Recorder:
             if output.to == sender:
                 self.facts.append((sender, ("asked", output.payload)))
 
-    def started(self, worker: WorkerId, message: Executable) -> None:
+    def started(self, worker: WorkerId, message: RunnableMessage) -> None:
         instance = self.workers[worker].instance(message.to)
         # The kernel does not look the commonest rows up; here it shows whether it should have come to another verdict.
         row = ADMIT[instance.role, instance.state, instance.kind_of(message)]
@@ -67,7 +67,7 @@ class Recorder:
         self.rows.add(row)
         self.facts.append((message.to, ("started", worker, message.critical)))
 
-    def executed(self, worker: WorkerId, message: Executable) -> None:
+    def executed(self, worker: WorkerId, message: RunnableMessage) -> None:
         instance = self.workers[worker].instance(message.to)
         states = instance.states
         for _, payload in instance.context.timers:

@@ -36,9 +36,10 @@ def replay_moves(world: World, moves: list[int]) -> Iterator[str]:
 
 def _mailboxes(explorer: Explorer, state: State) -> Iterator[str]:
     for slot in range(explorer.width):
-        for party in explorer.handlers.worker(slot, state[slot]).parties.values():
-            if isinstance(party, Instance):
-                contents = ", ".join(f"{payload}x{count}" for payload, count in sorted(seen(party.states).items()))
-                running = f", runs {party.running.payload}" if party.running is not None else ""
-                held = f", holds {[message.payload for message in party.held]}" if party.held else ""
-                yield f"      {party.role.value} {party.name} {party.state.value} [{contents}]{running}{held}"
+        for participant in explorer.handlers.worker(slot, state[slot]).participants.values():
+            if isinstance(participant, Instance):
+                contents = ", ".join(f"{payload}x{count}" for payload, count in sorted(seen(participant.states).items()))
+                running = f", runs {participant.running.payload}" if participant.running is not None else ""
+                held = f", holds {[message.payload for message in participant.held]}" if participant.held else ""
+                who = f"{participant.role.value} {participant.name} {participant.state.value}"
+                yield f"      {who} [{contents}]{running}{held}"

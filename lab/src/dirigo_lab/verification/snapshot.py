@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from dirigo.kernel import Worker
-from dirigo.kernel.party import Party
+from dirigo.kernel.participant import Participant
 from dirigo.state import StateSet
 
 # What differs without making a difference (the story), and what is the same for all copies.
@@ -29,7 +29,7 @@ _LEFT_OUT = frozenset(
         "critical_acked",
         "function",
         "host",
-        "party",
+        "participant",
         "spec",
         "spec_downstreams",
         "story",
@@ -73,8 +73,8 @@ def _fetch(token: int, key: int) -> Any:
 
 def canonical(worker: Worker) -> Hashable:
     """The canonical form of everything at a worker that can influence what it does."""
-    parties = tuple((address, _freeze(party)) for address, party in sorted(worker.parties.items()))
-    return parties, _freeze(getattr(worker.strategy, "kept", ())), worker.running
+    participants = tuple((address, _freeze(participant)) for address, participant in sorted(worker.participants.items()))
+    return participants, _freeze(getattr(worker.strategy, "kept", ())), worker.running
 
 
 def _freeze(value: Any) -> Hashable:
@@ -102,7 +102,7 @@ def _freeze_object(value: Any) -> Hashable:
     slots = _SLOTS.get(kind)
     if slots is None:
         names = [name for base in kind.__mro__ for name in getattr(base, "__slots__", ())]
-        if not names and not isinstance(value, Party):
+        if not names and not isinstance(value, Participant):
             raise TypeError(f"no canonical form for {kind.__name__}: {value!r}")
         slots = _SLOTS[kind] = tuple(name for name in names if name not in _LEFT_OUT)
     return (kind.__name__, *(_freeze(getattr(value, name)) for name in slots))

@@ -18,7 +18,7 @@ _SEEDS_PER_TASK = 250
 
 
 @dataclass
-class Progress:
+class VerificationProgress:
     """How far a verification is: states per world, or runs per task."""
 
     counts: list[int]
@@ -29,28 +29,32 @@ def _explore(index: int, order: tuple[str, int]) -> Exploration:
     return Explorer(world_named(name)).search(states_max, lambda found: report_progress(index, found.states))
 
 
-def explore_worlds(names: Sequence[str], states_max: int, processes: int | None = None) -> Iterator[Progress | Exploration]:
+def explore_worlds(
+    names: Sequence[str], states_max: int, processes: int | None = None
+) -> Iterator[VerificationProgress | Exploration]:
     """Explore worlds side by side; yields progress and, for each world, what was found."""
     for counts, _, found in spread(_explore, [(name, states_max) for name in names], processes):
-        yield found if found is not None else Progress(counts)
+        yield found if found is not None else VerificationProgress(counts)
 
 
-def hunt_mutants(names: Sequence[str], processes: int | None = None) -> Iterator[Progress | Catch]:
+def hunt_mutants(names: Sequence[str], processes: int | None = None) -> Iterator[VerificationProgress | Catch]:
     """Hunt mutants side by side."""
     for counts, _, catch in spread(hunt, names, processes):
-        yield catch if catch is not None else Progress(counts)
+        yield catch if catch is not None else VerificationProgress(counts)
 
 
 def _run_seeds(index: int, seeds: tuple[int, int]) -> RandomReport:
     return run_many(range(*seeds), lambda done: report_progress(index, done))
 
 
-def run_random(runs: int, first_seed: int = 0, processes: int | None = None) -> Iterator[Progress | RandomReport]:
+def run_random(
+    runs: int, first_seed: int = 0, processes: int | None = None
+) -> Iterator[VerificationProgress | RandomReport]:
     """Random runs side by side; yields progress and one report per chunk of seeds."""
     last = first_seed + runs
     chunks = [(start, min(start + _SEEDS_PER_TASK, last)) for start in range(first_seed, last, _SEEDS_PER_TASK)]
     for counts, _, report in spread(_run_seeds, chunks, processes):
-        yield report if report is not None else Progress(counts)
+        yield report if report is not None else VerificationProgress(counts)
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """Owns what every aggregate has in common: what a user writes (Aggregate) and what does the work once the columns are known.
 
 Work is done in three steps so that it can be spread: `reduce` turns input rows into partial results, `combine` merges
-partial results in any order and any number of times, and `finish` turns them into the value that the user sees. A Summary
-keeps one partial row per group, a Listing several.
+partial results in any order and any number of times, and `finish` turns them into the value that the user sees. A
+GroupSummary keeps one partial row per group, a Listing several.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Argument = str | Expression
 Parts = list[pa.Array]
 
 
-class Summary(ABC):
+class GroupSummary(ABC):
     """An aggregate whose partial result is one row per group. A group without rows gets null, or a count of 0."""
 
     part_fields: Sequence[tuple[str, pa.DataType]]
@@ -94,7 +94,7 @@ class Aggregate(ABC):
         return [] if self.argument is None else [self.argument]
 
     @abstractmethod
-    def bind(self, schema: pa.Schema, time: str | None, what: str) -> Summary | Listing:
+    def bind(self, schema: pa.Schema, time: str | None, what: str) -> GroupSummary | Listing:
         """What does the work on rows of this schema; FlowError, opened by `what`, if it cannot."""
 
     def check_where(self, schema: pa.Schema, what: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dirigo.flow.aggregates.base import Aggregate, Argument, Parts, Summary, argument_type
+from dirigo.flow.aggregates.base import Aggregate, Argument, GroupSummary, Parts, argument_type
 from dirigo.flow.aggregates.columns.groups import Codes, Groups
 from dirigo.flow.aggregates.columns.plain import column_of
 from dirigo.flow.expressions.expression import Expression
@@ -20,14 +20,14 @@ class Count(Aggregate):
 
     function = "count"
 
-    def bind(self, schema: pa.Schema, time: str | None, what: str) -> Summary:
+    def bind(self, schema: pa.Schema, time: str | None, what: str) -> GroupSummary:
         del time
         if self.argument is not None:
             argument_type(self.argument, schema, what)
         return _Counting()
 
 
-class _Counting(Summary):
+class _Counting(GroupSummary):
     part_fields = (("count", pa.int64()),)
     output_type = pa.int64()
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from dirigo.flow.aggregates.base import Aggregate, Argument, Parts, Summary, orderable_type
+from dirigo.flow.aggregates.base import Aggregate, Argument, GroupSummary, Parts, orderable_type
 from dirigo.flow.aggregates.columns.groups import Groups
 from dirigo.flow.aggregates.columns.order_keys import Ordering
 from dirigo.flow.aggregates.columns.plain import take
@@ -35,7 +35,7 @@ class _Pick(Aggregate):
         assert order is not None
         return [order, self.argument]
 
-    def bind(self, schema: pa.Schema, time: str | None, what: str) -> Summary:
+    def bind(self, schema: pa.Schema, time: str | None, what: str) -> GroupSummary:
         order = time if self.by is None else self.by
         if order is None:
             raise FlowError(f"{what}: {self} needs an order, as the stream has no time column; name one with by='column'.")
@@ -57,7 +57,7 @@ class Last(_Pick):
     _latest = True
 
 
-class _Picking(Summary):
+class _Picking(GroupSummary):
     def __init__(self, order_type: pa.DataType, kind: pa.DataType, *, latest: bool) -> None:
         self.part_fields = (("by", order_type), ("value", kind))
         self.output_type = kind

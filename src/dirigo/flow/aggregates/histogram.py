@@ -11,7 +11,7 @@ import pyarrow as pa
 from dirigo.flow.aggregates.base import Aggregate, Argument, Listing, Parts, is_finite_number
 from dirigo.flow.aggregates.columns.groups import Codes, Groups
 from dirigo.flow.aggregates.columns.lists import list_column, order_within_groups
-from dirigo.flow.aggregates.columns.value_counts import Tally
+from dirigo.flow.aggregates.columns.value_counts import ValueCounts
 from dirigo.flow.aggregates.count import add_counts
 from dirigo.flow.errors import FlowError
 from dirigo.flow.expressions.expression import Expression
@@ -51,7 +51,7 @@ class Histogram(Aggregate):
         return _Widths(self.width)
 
 
-class _Edges(Tally):
+class _Edges(ValueCounts):
     """All intervals are listed, also the empty ones; values outside the edges, and NaN, are in none."""
 
     bounded = True
@@ -75,7 +75,7 @@ class _Edges(Tally):
         return list_column(_bins(lows, highs, counts), cell_groups, groups.count)
 
 
-class _Widths(Tally):
+class _Widths(ValueCounts):
     """Only intervals with values are listed, in their order; NaN and infinities are in none."""
 
     output_type = pa.list_(_BIN)

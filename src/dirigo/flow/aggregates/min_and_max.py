@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from dirigo.flow.aggregates.base import Aggregate, Argument, Parts, Summary
+from dirigo.flow.aggregates.base import Aggregate, Argument, GroupSummary, Parts
 from dirigo.flow.aggregates.columns.groups import Codes, Groups
 from dirigo.flow.aggregates.columns.order_keys import Ordering, Ranks
 from dirigo.flow.expressions.expression import Expression
@@ -20,7 +20,7 @@ class Smallest(Aggregate):
 
     function = "min"
 
-    def bind(self, schema: pa.Schema, time: str | None, what: str) -> Summary:
+    def bind(self, schema: pa.Schema, time: str | None, what: str) -> GroupSummary:
         del time
         return _Extreme(self._orderable_type(schema, what), largest=False)
 
@@ -30,12 +30,12 @@ class Largest(Aggregate):
 
     function = "max"
 
-    def bind(self, schema: pa.Schema, time: str | None, what: str) -> Summary:
+    def bind(self, schema: pa.Schema, time: str | None, what: str) -> GroupSummary:
         del time
         return _Extreme(self._orderable_type(schema, what), largest=True)
 
 
-class _Extreme(Summary):
+class _Extreme(GroupSummary):
     def __init__(self, kind: pa.DataType, *, largest: bool) -> None:
         self.part_fields = (("max" if largest else "min", kind),)
         self.output_type = kind

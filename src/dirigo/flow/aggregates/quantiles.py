@@ -11,7 +11,7 @@ from dirigo.flow.aggregates.base import Aggregate, Argument, Listing, Parts, is_
 from dirigo.flow.aggregates.columns.groups import Codes, Groups
 from dirigo.flow.aggregates.columns.lists import order_within_groups
 from dirigo.flow.aggregates.columns.order_keys import Ordering
-from dirigo.flow.aggregates.columns.value_counts import Tally
+from dirigo.flow.aggregates.columns.value_counts import ValueCounts
 from dirigo.flow.errors import FlowError
 from dirigo.flow.expressions.expression import Expression
 
@@ -48,7 +48,7 @@ class Median(Quantile):
         return []
 
 
-class _Quantile(Tally):
+class _Quantile(ValueCounts):
     output_type = pa.float64()
 
     def __init__(self, kind: pa.DataType, q: float) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dirigo.flow.aggregates.base import Aggregate, Argument, Parts, Summary
+from dirigo.flow.aggregates.base import Aggregate, Argument, GroupSummary, Parts
 from dirigo.flow.aggregates.columns.groups import Groups
 from dirigo.flow.aggregates.columns.plain import column_of
 from dirigo.flow.aggregates.columns.sums import add_sums, add_values, sum_fields, sum_type, totals, totals_as_floats
@@ -26,7 +26,7 @@ class Sum(Aggregate):
 
     function = "sum"
 
-    def bind(self, schema: pa.Schema, time: str | None, what: str) -> Summary:
+    def bind(self, schema: pa.Schema, time: str | None, what: str) -> GroupSummary:
         del time
         return _Summing(sum_type(self._number_type(schema, what)), str(self))
 
@@ -36,12 +36,12 @@ class Average(Aggregate):
 
     function = "avg"
 
-    def bind(self, schema: pa.Schema, time: str | None, what: str) -> Summary:
+    def bind(self, schema: pa.Schema, time: str | None, what: str) -> GroupSummary:
         del time
         return _Averaging(sum_type(self._number_type(schema, what)))
 
 
-class _Summing(Summary):
+class _Summing(GroupSummary):
     def __init__(self, kind: pa.DataType, written: str) -> None:
         self.part_fields = sum_fields(kind)
         self.output_type = kind
@@ -57,7 +57,7 @@ class _Summing(Summary):
         return totals(parts, self._written)
 
 
-class _Averaging(Summary):
+class _Averaging(GroupSummary):
     output_type = pa.float64()
 
     def __init__(self, kind: pa.DataType) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dirigo.flow.aggregates.base import Aggregate, Argument, Parts, Summary
+from dirigo.flow.aggregates.base import Aggregate, Argument, GroupSummary, Parts
 from dirigo.flow.aggregates.columns.groups import Codes, Groups
 from dirigo.flow.expressions.expression import Expression
 
@@ -21,7 +21,7 @@ class Variance(Aggregate):
 
     function = "variance"
 
-    def bind(self, schema: pa.Schema, time: str | None, what: str) -> Summary:
+    def bind(self, schema: pa.Schema, time: str | None, what: str) -> GroupSummary:
         del time
         self._number_type(schema, what)
         return _Spread(root=False)
@@ -32,13 +32,13 @@ class StandardDeviation(Aggregate):
 
     function = "stddev"
 
-    def bind(self, schema: pa.Schema, time: str | None, what: str) -> Summary:
+    def bind(self, schema: pa.Schema, time: str | None, what: str) -> GroupSummary:
         del time
         self._number_type(schema, what)
         return _Spread(root=True)
 
 
-class _Spread(Summary):
+class _Spread(GroupSummary):
     """Keeps the mean and the squared distances from it, which stay accurate where a sum of squares would cancel out."""
 
     part_fields = (("count", pa.int64()), ("mean", pa.float64()), ("squares", pa.float64()))

@@ -12,7 +12,7 @@ from dirigo.flow.api.slo import SLO
 from dirigo.flow.errors import FlowError
 from dirigo.flow.exchange.emitter import MAIN
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.operators.passing import Passing
+from dirigo.flow.operators.pass_through import PassThrough
 from dirigo.flow.operators.source_rows import SourceRows
 from dirigo.flow.operators.steps import Step
 from dirigo.flow.plan.emulation import Work
@@ -27,7 +27,7 @@ _NAME_LETTERS_MOST = 200
 ROW_BYTES_MAX = 1 << 20
 
 
-class Output(NamedTuple):
+class StreamOutput(NamedTuple):
     """One output of a node."""
 
     node: Node
@@ -37,7 +37,7 @@ class Output(NamedTuple):
 class Node:
     """An operator or a step, and what it reads."""
 
-    def __init__(self, work: Operator | Step, inputs: list[Output]) -> None:
+    def __init__(self, work: Operator | Step, inputs: list[StreamOutput]) -> None:
         self.work = work
         self.inputs = inputs
 
@@ -113,7 +113,7 @@ class Dataflow:
         splits = self.splits if splits is None else splits
         _check_count(splits, f"dataflow '{self.name}': splits of a source")
         work = SourceRows(self.name_for(source.name, name), source, self.row_bytes_max)
-        return Stream(self, Output(self.add(SourceNode(work, source, splits))))
+        return Stream(self, StreamOutput(self.add(SourceNode(work, source, splits))))
 
     @property
     def errors(self) -> Stream:
@@ -127,8 +127,8 @@ class Dataflow:
             )
         if self.errors_node is None:
             shape = Operator("", ERRORS, None)
-            self.errors_node = self.add(Node(Passing(self.name_for("flow.errors", None), shape, "errors"), []))
-        return Stream(self, Output(self.errors_node))
+            self.errors_node = self.add(Node(PassThrough(self.name_for("flow.errors", None), shape, "errors"), []))
+        return Stream(self, StreamOutput(self.errors_node))
 
     def emulate(self, operator: str, *, per_message: Duration = "0ms", per_row: Duration = "0us", cpu: bool = False) -> None:
         """Pretend that an operator, given by its name, has more to do than it has: for experiments and demos only.
@@ -254,7 +254,7 @@ def _sorted_by_inputs(done: list[Node], order: dict[Node, int]) -> list[Node]:
     return finished
 
 
-def consumers(nodes: list[Node], output: Output) -> Iterator[tuple[Node, int]]:
+def consumers(nodes: list[Node], output: StreamOutput) -> Iterator[tuple[Node, int]]:
     """Who reads an output, and as which of its inputs."""
     for node in nodes:
         for port, upstream in enumerate(node.inputs):

@@ -16,7 +16,7 @@ from dirigo.flow.api.arguments import (
     table_as_batch,
     within_ms,
 )
-from dirigo.flow.api.dataflow import Dataflow, Node, Output
+from dirigo.flow.api.dataflow import Dataflow, Node, StreamOutput
 from dirigo.flow.api.duration import Duration, milliseconds, positive_milliseconds
 from dirigo.flow.api.function import Function
 from dirigo.flow.errors import FlowError
@@ -31,7 +31,7 @@ from dirigo.flow.operators.joins.matching import How, JoinShape
 from dirigo.flow.operators.joins.table_join import TableJoin
 from dirigo.flow.operators.joins.window_join import WindowJoin
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.operators.passing import Passing
+from dirigo.flow.operators.pass_through import PassThrough
 from dirigo.flow.operators.process import Process
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.operators.steps import BatchMap, Flag, Project, RowFilter, RowFlag, RowFlatMap, RowMap, Side, Step, Where
@@ -49,7 +49,7 @@ Columns = str | Sequence[str]
 class Stream:
     """Rows with a schema, and perhaps a time. A stream may be used several times."""
 
-    def __init__(self, flow: Dataflow, output: Output) -> None:
+    def __init__(self, flow: Dataflow, output: StreamOutput) -> None:
         self.flow = flow
         self.output = output
 
@@ -73,7 +73,7 @@ class Stream:
         work = self.output.node.work
         if self.output.name != MAIN or not isinstance(work, Operator) or not work.has_late_rows:
             raise FlowError(f"'{self.name}' has no late rows; only windows do, so call .late on the result of one.")
-        return Stream(self.flow, Output(self.output.node, LATE))
+        return Stream(self.flow, StreamOutput(self.output.node, LATE))
 
     def named(self, name: str) -> Self:
         """The same stream, its operator under another name: in drawings, errors and figures."""
@@ -191,8 +191,8 @@ class Stream:
 
     def union(self, *others: Stream, name: str | None = None) -> Union:
         """The rows of this stream and of others with the same columns."""
-        node = Node(Passing(self.flow.name_for("union", name), self, "union"), [self.output])
-        union = Union(self.flow, Output(self.flow.add(node)))
+        node = Node(PassThrough(self.flow.name_for("union", name), self, "union"), [self.output])
+        union = Union(self.flow, StreamOutput(self.flow.add(node)))
         for other in others:
             union.add(other)
         return union
@@ -328,10 +328,10 @@ class Stream:
     # --- inside --------------------------------------------------------------------------------------------------------
 
     def _step(self, step: Step) -> Stream:
-        return Stream(self.flow, Output(self.flow.add(Node(step, [self.output]))))
+        return Stream(self.flow, StreamOutput(self.flow.add(Node(step, [self.output]))))
 
-    def _operator(self, operator: Operator, *inputs: Output) -> Stream:
-        return Stream(self.flow, Output(self.flow.add(Node(operator, list(inputs)))))
+    def _operator(self, operator: Operator, *inputs: StreamOutput) -> Stream:
+        return Stream(self.flow, StreamOutput(self.flow.add(Node(operator, list(inputs)))))
 
     def _required_time(self, what: str) -> TimeColumn:
         if self.time is None:

@@ -30,7 +30,7 @@ class Watermark(msgspec.Struct, frozen=True, gc=False, tag=True):
     is_idle: bool = False
 
 
-class Progress:
+class ChannelWatermarks:
     """The watermarks of all channels into one actor, and their minimum. Lives with the lessor."""
 
     __slots__ = ("_idle", "_times", "watermark")

@@ -40,7 +40,7 @@ def timed(batch: pa.RecordBatch, time: TimeColumn, operator: str, emitter: Emitt
     return without(batch, is_bad), times[~is_bad]
 
 
-class Intake(Protocol):
+class Exchange(Protocol):
     """How batches get from one output to the partitions of an operator."""
 
     def send(self, batch: pa.RecordBatch, edge: Edge, emitter: Emitter) -> None: ...
@@ -49,12 +49,12 @@ class Intake(Protocol):
 class Edge:
     """One connection of the graph, as a branch of the sender's tree."""
 
-    __slots__ = ("intake", "late", "operator", "port", "targets")
+    __slots__ = ("exchange", "late", "operator", "port", "targets")
 
     def __init__(
-        self, intake: Intake, operator: str, targets: tuple[Address, ...], port: int, late: Sequence[Branch]
+        self, exchange: Exchange, operator: str, targets: tuple[Address, ...], port: int, late: Sequence[Branch]
     ) -> None:
-        self.intake = intake
+        self.exchange = exchange
         self.operator = operator  # that receives
         self.targets = targets
         self.port = port
@@ -62,7 +62,7 @@ class Edge:
 
     def push(self, batch: pa.RecordBatch, emitter: Emitter) -> None:
         try:
-            self.intake.send(batch, self, emitter)
+            self.exchange.send(batch, self, emitter)
         except DirigoError:
             raise
         except Exception as error:  # it is the receiver's half that failed, though it runs here

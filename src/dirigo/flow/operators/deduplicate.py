@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from dirigo.flow.event_time.time_column import TimeColumn
-from dirigo.flow.exchange.edge import ByKey, ByTime, Intake
+from dirigo.flow.exchange.edge import ByKey, ByTime, Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.plan.states import Kept
@@ -89,7 +89,7 @@ class Deduplicate(Operator):
     def describe(self) -> str:
         return f"deduplicate by {', '.join(self.keys)}"
 
-    def intake(self, port: int) -> Intake:
+    def exchange(self, port: int) -> Exchange:
         if self._within_ms is None or self.time is None:
             return _AnyKey(self.name, self.keys)
         return _AnyKeyByTime(self.name, self.keys, self.time)

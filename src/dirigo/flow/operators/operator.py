@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from dirigo.flow.event_time.time_column import TimeColumn
-from dirigo.flow.exchange.edge import Intake, Onward
+from dirigo.flow.exchange.edge import Exchange, Onward
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.plan.states import Nothing, OperatorStates
 
@@ -45,7 +45,7 @@ class Operator:
         """A few words for drawings."""
         return self.kind
 
-    def intake(self, port: int) -> Intake:
+    def exchange(self, port: int) -> Exchange:
         """The half of the operator that runs at the sender of its input number ``port``."""
         return Onward()
 

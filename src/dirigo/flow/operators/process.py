@@ -12,7 +12,7 @@ from dirigo.flow.api.function import Function, FunctionContext
 from dirigo.flow.errors import FlowError
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.event_time.watermark import END
-from dirigo.flow.exchange.edge import ByKey, Intake, Onward
+from dirigo.flow.exchange.edge import ByKey, Exchange, Onward
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.rows.held_bytes import held_bytes
@@ -98,7 +98,7 @@ class Process(Operator):
     def describe(self) -> str:
         return f"process {self._class.__name__}"
 
-    def intake(self, port: int) -> Intake:
+    def exchange(self, port: int) -> Exchange:
         return ByKey(self.name, self.keys) if self.keys else Onward()
 
     def new_states(self) -> ProcessStates:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from dirigo.flow.event_time.time_column import TimeColumn
-from dirigo.flow.exchange.edge import ByKey, Intake
+from dirigo.flow.exchange.edge import ByKey, Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.row_functions import combined
@@ -38,7 +38,7 @@ class RunningReduce(Operator):
         self.keys = keys
         self._function = function
 
-    def intake(self, port: int) -> Intake:
+    def exchange(self, port: int) -> Exchange:
         return ByKey(self.name, self.keys)
 
     def new_states(self) -> Kept[dict[Any, Any]]:

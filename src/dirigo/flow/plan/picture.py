@@ -13,12 +13,12 @@ from dirigo.flow.api.dataflow import Dataflow, Node, SourceNode
 from dirigo.flow.api.duration import format_milliseconds
 from dirigo.flow.exchange.edge import ByKey, Edge, Onward
 from dirigo.flow.exchange.emitter import LATE, MAIN, Branch
-from dirigo.flow.operators.passing import Passing
+from dirigo.flow.operators.pass_through import PassThrough
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.operators.steps import Step, StepBranch
 from dirigo.flow.plan.plan import Plan
 from dirigo.flow.plan.stage import Stage
-from dirigo.flow.sources.source import Piece, Source, Split
+from dirigo.flow.sources.source import Source, SourceBatch, Split
 
 Shape = Literal["source", "operator", "sink"]
 _TEXT_MAX = 240
@@ -148,7 +148,7 @@ class Picture:
     def _side(self, edge: Edge) -> str:
         """Which side of a join an edge leads to."""
         node = self._nodes[self._receiver(edge)]
-        if len(node.inputs) != 2 or isinstance(node.work, Passing | Step):
+        if len(node.inputs) != 2 or isinstance(node.work, PassThrough | Step):
             return ""
         return ("left, ", "right, ")[edge.port]
 
@@ -222,10 +222,10 @@ def _described_source(source: Source) -> str:
 
 def _exchange(edge: Edge) -> str:
     """How rows find their partition."""
-    if isinstance(edge.intake, Onward):
+    if isinstance(edge.exchange, Onward):
         return "onward"
-    if isinstance(edge.intake, ByKey) and edge.intake.keys:
-        return one_line(f"by {', '.join(edge.intake.keys)}")
+    if isinstance(edge.exchange, ByKey) and edge.exchange.keys:
+        return one_line(f"by {', '.join(edge.exchange.keys)}")
     return "all to one"
 
 
@@ -253,7 +253,7 @@ class _Unopened(Source):
 class _NoRows(Split):
     ended = True
 
-    def read(self, rows_max: int) -> Piece | None:  # noqa: ARG002  # there is nothing to read
+    def read(self, rows_max: int) -> SourceBatch | None:  # noqa: ARG002  # there is nothing to read
         return None
 
     def close(self) -> None:

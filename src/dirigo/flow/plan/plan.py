@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TypeVar
 
-from dirigo.flow.api.dataflow import Dataflow, Node, Output, SourceNode, consumers, live_nodes
+from dirigo.flow.api.dataflow import Dataflow, Node, SourceNode, StreamOutput, consumers, live_nodes
 from dirigo.flow.errors import FlowError
-from dirigo.flow.exchange.edge import Edge, Intake, Onward
+from dirigo.flow.exchange.edge import Edge, Exchange, Onward
 from dirigo.flow.exchange.emitter import ERRORS_OUTPUT, LATE, MAIN, Branch
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.operators.passing import Passing
+from dirigo.flow.operators.pass_through import PassThrough
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.operators.steps import Step, StepBranch
 from dirigo.flow.plan.stage import Stage
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Link:
+class StageLink:
     """One connection between stages, for drawings."""
 
     sender: Stage
@@ -53,7 +53,7 @@ class Plan:
         self.nodes = live_nodes(flow)
         self.stages: list[Stage] = []
         self.readers: list[SourceReader] = []
-        self.links: list[Link] = []
+        self.links: list[StageLink] = []
         self.late_rows_dropped: Counter[str] = Counter()  # by the operator that they were too late for, in this process
         self._stage_of: dict[Node, Stage] = {}
         self._handles_errors = self._after_errors()
@@ -79,7 +79,7 @@ class Plan:
             stage.steps.append(work.describe())
             self._stage_of[node] = stage
             return
-        passing = Passing(work.name, work, work.kind, work.describe())
+        passing = PassThrough(work.name, work, work.kind, work.describe())
         self._stage_of[node] = self._new_stage(node, passing)
 
     def _new_stage(self, node: Node, operator: Operator) -> Stage:
@@ -111,7 +111,7 @@ class Plan:
         self.stages.append(stage)
         return stage
 
-    def _senders(self, output: Output) -> int:
+    def _senders(self, output: StreamOutput) -> int:
         """How many partitions an output comes from: late rows come from wherever they were found to be late."""
         work = output.node.work
         if output.name == LATE and isinstance(work, Operator) and not work.finds_late_rows:
@@ -128,17 +128,17 @@ class Plan:
         stage = self._stage_of[node]
         if isinstance(node.work, Step):  # behind an actor that only passes rows on
             step = StepBranch(node.work)
-            step.branches = self._branches(stage, Output(node))
+            step.branches = self._branches(stage, StreamOutput(node))
             stage.outlets[MAIN] = [step]
         else:
-            stage.outlets[MAIN] = self._branches(stage, Output(node))
+            stage.outlets[MAIN] = self._branches(stage, StreamOutput(node))
             if node.work.finds_late_rows:
-                stage.outlets[LATE] = self._branches(stage, Output(node, LATE))
+                stage.outlets[LATE] = self._branches(stage, StreamOutput(node, LATE))
         if self.flow.errors_node is not None and node not in self._handles_errors:
             errors = self._stage_of[self.flow.errors_node]
             stage.outlets[ERRORS_OUTPUT] = [self._edge(stage, errors, 0, Onward(), ERRORS_OUTPUT, [])]
 
-    def _branches(self, stage: Stage, output: Output) -> list[Branch]:
+    def _branches(self, stage: Stage, output: StreamOutput) -> list[Branch]:
         """All ways on from an output, as seen by the stage that produces it."""
         branches: list[Branch] = []
         for node, port in consumers(self.nodes, output):
@@ -146,25 +146,25 @@ class Plan:
             work = node.work
             if isinstance(work, Step) and target is stage:
                 step = StepBranch(work)
-                step.branches = self._branches(stage, Output(node))
+                step.branches = self._branches(stage, StreamOutput(node))
                 branches.append(step)
             elif isinstance(work, Step):
                 branches.append(self._edge(stage, target, 0, Onward(), output.name, []))
             else:
-                late = [] if work.finds_late_rows else self._branches(stage, Output(node, LATE))
-                branches.append(self._edge(stage, target, port, work.intake(port), output.name, late))
+                late = [] if work.finds_late_rows else self._branches(stage, StreamOutput(node, LATE))
+                branches.append(self._edge(stage, target, port, work.exchange(port), output.name, late))
         return branches
 
-    def _edge(self, sender: Stage, receiver: Stage, port: int, intake: Intake, output: str, late: list[Branch]) -> Edge:
+    def _edge(self, sender: Stage, receiver: Stage, port: int, exchange: Exchange, output: str, late: list[Branch]) -> Edge:
         every = range(receiver.partitions)
         for number, address in enumerate(sender.addresses):
-            for partition in (number % receiver.partitions,) if isinstance(intake, Onward) else every:
+            for partition in (number % receiver.partitions,) if isinstance(exchange, Onward) else every:
                 sender.downstreams[number].add(receiver.addresses[partition])
                 receiver.upstreams[partition].add(address)
-        keys = getattr(intake, "keys", ())
-        exchange = "onward" if isinstance(intake, Onward) else f"by {', '.join(keys)}" if keys else "all to one"
-        self.links.append(Link(sender, receiver, output, exchange))
-        return Edge(intake, receiver.name, receiver.addresses, port, late)
+        keys = getattr(exchange, "keys", ())
+        described = "onward" if isinstance(exchange, Onward) else f"by {', '.join(keys)}" if keys else "all to one"
+        self.links.append(StageLink(sender, receiver, output, described))
+        return Edge(exchange, receiver.name, receiver.addresses, port, late)
 
     def _keep_order(self) -> None:
         """Rows that ran at several workers arrive in any order: what feeds an operator that minds must not spread them."""

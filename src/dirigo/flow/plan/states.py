@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from dirigo.flow.event_time.watermark import BEGINNING, Progress
+from dirigo.flow.event_time.watermark import BEGINNING, ChannelWatermarks
 from dirigo.flow.rows.held_bytes import held_bytes
 from dirigo.kernel import Address, States
 
@@ -30,7 +30,7 @@ class StageStates:
 
     def __init__(self, upstreams: Iterable[Address], own: OperatorStates) -> None:
         self.own = own
-        self.progress = Progress(upstreams)
+        self.progress = ChannelWatermarks(upstreams)
         self.watermark = BEGINNING  # as far as this instance knows
 
     def take(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 
-from dirigo.flow.api.dataflow import Dataflow, Output, SourceNode
+from dirigo.flow.api.dataflow import Dataflow, SourceNode, StreamOutput
 from dirigo.flow.errors import FlowError
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.sinks.sink import Sink
@@ -26,7 +26,7 @@ def substituted(
             raise FlowError(f"dataflow '{flow.name}' has no source or sink '{name}'; it has {', '.join(sorted(names))}.")
     copies = {node: copy(node) for node in flow.nodes}
     for node in copies.values():
-        node.inputs = [Output(copies[upstream.node], upstream.name) for upstream in node.inputs]
+        node.inputs = [StreamOutput(copies[upstream.node], upstream.name) for upstream in node.inputs]
         if isinstance(node, SourceNode) and node.name in sources:
             _check(node, sources[node.name])
             node.source = sources[node.name]

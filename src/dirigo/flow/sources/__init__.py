@@ -8,12 +8,12 @@ from dirigo.flow.sources.iterable import from_iterable
 from dirigo.flow.sources.paced import paced
 from dirigo.flow.sources.shaped import shaped
 from dirigo.flow.sources.socket import socket_lines
-from dirigo.flow.sources.source import BadRow, Piece, Source, Split
+from dirigo.flow.sources.source import BadRow, Source, SourceBatch, Split
 
 __all__ = [
     "BadRow",
-    "Piece",
     "Source",
+    "SourceBatch",
     "Split",
     "csv",
     "from_iterable",

@@ -8,14 +8,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dirigo.flow.rows.row import BadRowError, batch_of
-from dirigo.flow.sources.source import BadRow, Piece, joined
+from dirigo.flow.sources.source import BadRow, SourceBatch, joined
 
 _TRIED_AFTER_BAD_ROW: Final = 16
 _GROWTH: Final = 4
 
 
-def fit_rows(rows: Sequence[Any], schema: pa.Schema, what: str, first_number: int) -> Piece:
-    """The rows of a user as a piece; errors count the rows from `first_number`.
+def fit_rows(rows: Sequence[Any], schema: pa.Schema, what: str, first_number: int) -> SourceBatch:
+    """The rows of a user as a read_batch; errors count the rows from `first_number`.
 
     All rows are tried at once. After a bad row, the next ones are tried in small steps that grow, so that many bad rows
     do not make a batch be tried as many times over.
@@ -35,16 +35,16 @@ def fit_rows(rows: Sequence[Any], schema: pa.Schema, what: str, first_number: in
             position, step = culprit + 1, _TRIED_AFTER_BAD_ROW
         else:
             position, step = position + len(tried), step * _GROWTH
-    return Piece(joined(good, schema), bad)
+    return SourceBatch(joined(good, schema), bad)
 
 
-def fit_batch(batch: pa.RecordBatch, schema: pa.Schema, what: str, first_number: int) -> Piece:
-    """A user's batch as a piece: cast to the schema as a whole if that loses nothing, else row by row."""
+def fit_batch(batch: pa.RecordBatch, schema: pa.Schema, what: str, first_number: int) -> SourceBatch:
+    """A user's batch as a read_batch: cast to the schema as a whole if that loses nothing, else row by row."""
     if batch.schema.equals(schema):
-        return Piece(batch.replace_schema_metadata(schema.metadata))
+        return SourceBatch(batch.replace_schema_metadata(schema.metadata))
     if set(schema.names) == set(batch.schema.names) and batch.num_columns == len(schema):
         try:
-            return Piece(batch.select(schema.names).cast(schema))
+            return SourceBatch(batch.select(schema.names).cast(schema))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
             pass  # the rows that do not fit are found one by one
     return fit_rows(batch.to_pylist(), schema, what, first_number)

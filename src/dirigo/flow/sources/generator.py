@@ -11,7 +11,7 @@ from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
 from dirigo.flow.rows.schema import SchemaLike, as_schema
 from dirigo.flow.sources.fit import fit_batch, fit_rows
-from dirigo.flow.sources.source import BadRow, Piece, Source, Split, empty_batch, require_wanted
+from dirigo.flow.sources.source import BadRow, Source, SourceBatch, Split, empty_batch, require_wanted
 
 RowMaker = Callable[[int, int], pa.RecordBatch | Sequence[Mapping[str, Any]]]
 _BLOCK_ROWS: Final = 4096
@@ -92,7 +92,7 @@ class GeneratorSplit(Split):
         self._bad: list[BadRow] = []
         self.ended = not self._has_more()
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         if self._rest is None and not self._bad:
             if self.ended:
                 return None
@@ -104,7 +104,7 @@ class GeneratorSplit(Split):
         batch = rest.slice(0, room)
         self._rest = rest.slice(room) if rest.num_rows > room else None
         self.ended = self._rest is None and not self._bad and not self._has_more()
-        return Piece(batch, bad)
+        return SourceBatch(batch, bad)
 
     def close(self) -> None:
         self.ended = True
@@ -114,7 +114,7 @@ class GeneratorSplit(Split):
     def _has_more(self) -> bool:
         return self._source.total is None or self._block * self._source.block < self._source.total
 
-    def _make_block(self) -> Piece:
+    def _make_block(self) -> SourceBatch:
         source = self._source
         first = self._block * source.block
         count = source.block if source.total is None else min(source.block, source.total - first)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sources.pushed import PushedSource
-from dirigo.flow.sources.source import Piece, Source, Split
+from dirigo.flow.sources.source import Source, SourceBatch, Split
 
 Seconds = npt.NDArray[np.float64]
 
@@ -65,23 +65,23 @@ class HeldBackSource(Source):
 
 
 class HeldBackSplit(Split):
-    """Holds what was read from another split until it is due: one piece of it at a time."""
+    """Holds what was read from another split until it is due: one read_batch of it at a time."""
 
     def __init__(self, inner: Split, schedule: Schedule) -> None:
         self._inner = inner
         self._schedule = schedule
         self._began_s: float | None = None
-        self._held: Piece | None = None  # never without a row
+        self._held: SourceBatch | None = None  # never without a row
         self._due: Seconds = np.empty(0)  # of the rows that are held, by the clock
-        self._latest_s = -inf  # when the last row before the next piece was due
-        self._is_amid = False  # the piece before said that more rows of its age follow
+        self._latest_s = -inf  # when the last row before the next read_batch was due
+        self._is_amid = False  # the read_batch before said that more rows of its age follow
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         now_s = self.clock()
         if self._began_s is None:
             self._began_s = self._latest_s = now_s
         came = self._held is not None or self._read_ahead(self._began_s, rows_max)
-        piece = self._take_due(now_s, rows_max)
+        read_batch = self._take_due(now_s, rows_max)
         ends_s = self._began_s + self._schedule.ends_s
         if self._held is not None:
             next_s = float(self._due[0])
@@ -90,7 +90,7 @@ class HeldBackSplit(Split):
         else:
             self.next_due_s = now_s if came else self._inner.next_due_s
             self.ended = self._inner.ended or (not came and now_s >= ends_s)
-        return piece
+        return read_batch
 
     def close(self) -> None:
         self.ended = True
@@ -115,7 +115,7 @@ class HeldBackSplit(Split):
             self._due = due
         return True
 
-    def _take_due(self, now_s: float, rows_max: int) -> Piece | None:
+    def _take_due(self, now_s: float, rows_max: int) -> SourceBatch | None:
         """The rows up to the first one that is not due."""
         held, due = self._held, self._due
         if held is None:
@@ -130,6 +130,6 @@ class HeldBackSplit(Split):
         good = count - len(bad)
         self._held = replace(held, rows=held.rows.slice(good), bad=held.bad[count:])
         self._due = due[count:]
-        # What the piece says of time holds behind its last row.
+        # What the read_batch says of time holds behind its last row.
         holds_time = held.holds_time or self._is_amid
-        return Piece(held.rows.slice(0, good), bad, holds_time=holds_time, due_s=float(due[0]))
+        return SourceBatch(held.rows.slice(0, good), bad, holds_time=holds_time, due_s=float(due[0]))

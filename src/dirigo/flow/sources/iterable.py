@@ -15,7 +15,7 @@ from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
 from dirigo.flow.rows.schema import SchemaLike, as_schema
 from dirigo.flow.sources.fit import fit_batch, fit_rows
-from dirigo.flow.sources.source import Piece, Source, Split, require_wanted
+from dirigo.flow.sources.source import Source, SourceBatch, Split, require_wanted
 
 _PEEKED_ROWS: Final = 100
 
@@ -105,7 +105,7 @@ class IterableSplit(Split):
         self._batches: deque[pa.RecordBatch] = deque()  # rest of the whole batches among the items
         self._number = 1  # of the next row
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         if self._batches:
             return self._read_batch(rows_max)
         rows: list[Any] = []
@@ -121,9 +121,9 @@ class IterableSplit(Split):
             self.ended = True
         if not rows:
             return self._read_batch(rows_max) if self._batches else None
-        piece = fit_rows(rows, self._schema, self._what, self._number)
+        read_batch = fit_rows(rows, self._schema, self._what, self._number)
         self._number += len(rows)
-        return piece
+        return read_batch
 
     def close(self) -> None:
         self.ended = True
@@ -131,14 +131,14 @@ class IterableSplit(Split):
         if close is not None:
             close()  # a generator frees what it holds
 
-    def _read_batch(self, rows_max: int) -> Piece:
+    def _read_batch(self, rows_max: int) -> SourceBatch:
         batch = self._batches.popleft()
         if batch.num_rows > rows_max:
             self._batches.appendleft(batch.slice(rows_max))
             batch = batch.slice(0, rows_max)
-        piece = fit_batch(batch, self._schema, self._what, self._number)
+        read_batch = fit_batch(batch, self._schema, self._what, self._number)
         self._number += batch.num_rows
-        return piece
+        return read_batch
 
 
 def _listed(rows: Any) -> Any:

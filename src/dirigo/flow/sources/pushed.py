@@ -14,13 +14,13 @@ import pyarrow as pa
 from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
 from dirigo.flow.rows.schema import SchemaLike, as_schema
-from dirigo.flow.sources.source import Piece, Source, Split, joined, require_wanted
+from dirigo.flow.sources.source import Source, SourceBatch, Split, joined, require_wanted
 
 PIECE_BYTES: Final = 1 << 20  # small batches are put together up to this size, so that a message is worth its cost
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedRows:
     """What came to one split with one micro-batch; perhaps no rows at all, but the news of how far time is."""
 
     batches: Iterator[pa.RecordBatch]
@@ -37,7 +37,7 @@ class Queue(Protocol):
     def ended(self) -> bool:
         """Whether there is nothing to take, now and for ever."""
 
-    def take(self) -> Released | None:
+    def take(self) -> ReleasedRows | None:
         """The next micro-batch; None when there is none at the moment."""
 
 
@@ -82,14 +82,14 @@ class PushedSplit(Split):
         self.number = number
         self._schema = schema
         self._queue: Queue | None = None
-        self._current: Released | None = None
+        self._current: ReleasedRows | None = None
         self._rest: pa.RecordBatch | None = None  # of the micro-batch at hand: what comes next
 
     def attach(self, queue: Queue) -> None:
         """Read from this queue from now on; before, nothing comes."""
         self._queue = queue
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         if self._queue is None or self.ended:
             return None
         if self._current is None:
@@ -106,7 +106,7 @@ class PushedSplit(Split):
         self._current = None
         self._rest = None
 
-    def _read_current(self, current: Released, queue: Queue, rows_max: int) -> Piece:
+    def _read_current(self, current: ReleasedRows, queue: Queue, rows_max: int) -> SourceBatch:
         taken: list[pa.RecordBatch] = []
         room, size = rows_max, 0
         while self._rest is not None and room > 0 and size < PIECE_BYTES:
@@ -120,12 +120,12 @@ class PushedSplit(Split):
                 self._rest = self._next_batch(current)
         rows = joined(taken, self._schema)
         if self._rest is not None:
-            return Piece(rows, holds_time=True, due_s=current.arrived_s)
+            return SourceBatch(rows, holds_time=True, due_s=current.arrived_s)
         self._current = None
         self.ended = queue.ended
-        return Piece(rows, reached_ms=current.reached_ms, due_s=current.arrived_s)
+        return SourceBatch(rows, reached_ms=current.reached_ms, due_s=current.arrived_s)
 
-    def _next_batch(self, current: Released) -> pa.RecordBatch | None:
+    def _next_batch(self, current: ReleasedRows) -> pa.RecordBatch | None:
         """One ahead of what is given out, to know which rows are the last ones."""
         return next((batch for batch in current.batches if batch.num_rows), None)
 

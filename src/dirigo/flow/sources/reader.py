@@ -14,13 +14,11 @@ from dirigo.flow.event_time.time_column import LATEST_MS, TimeColumn, Times
 from dirigo.flow.event_time.watermark import BEGINNING, END, Watermark, passes
 from dirigo.flow.rows.bad_rows import Bad
 from dirigo.flow.rows.own_memory import cut, owned
-from dirigo.flow.sources.source import Piece, Source, Split
+from dirigo.flow.sources.source import Source, SourceBatch, Split
 from dirigo.kernel import Address, CriticalOutput, DirigoError, Output
 
 READ_PORT, BAD_PORT = 0, 1
 _ALL_ROWS = 1 << 30
-
-Emission = Output | CriticalOutput
 
 
 def newest_of(times: Times) -> int:
@@ -47,52 +45,52 @@ class SourceReader:
         self.latency_s = inf  # the objective of the job
         self.message_rows = _ALL_ROWS  # how many rows a message carries at most: a message is not interrupted
         self._is_idle = False
-        self._holds_time = False  # the last piece said that more rows of its age follow
+        self._holds_time = False  # the last read_batch said that more rows of its age follow
         self._quiet_since_s: float | None = None
 
-    def read(self, rows_max: int, now_s: float) -> Sequence[Emission]:
+    def read(self, rows_max: int, now_s: float) -> Sequence[Output | CriticalOutput]:
         """What to emit now: perhaps rows, perhaps a watermark, at last the end. Empty: nothing has come, ask again later."""
         if self.has_ended:
             return ()
         try:
-            piece = self.split.read(rows_max)
+            read_batch = self.split.read(rows_max)
         except DirigoError:
             raise
         except Exception as error:
             raise OperatorFailure(f"source '{self.source.name}' failed: {type(error).__name__}: {error}") from error
-        emissions: list[Emission] = []
-        if piece is not None:
-            self._holds_time = piece.holds_time
-            if piece.due_s is not None:
-                now_s = piece.due_s
-        if piece is not None and (piece.rows.num_rows or piece.bad or piece.reached_ms is not None):
+        outputs: list[Output | CriticalOutput] = []
+        if read_batch is not None:
+            self._holds_time = read_batch.holds_time
+            if read_batch.due_s is not None:
+                now_s = read_batch.due_s
+        if read_batch is not None and (read_batch.rows.num_rows or read_batch.bad or read_batch.reached_ms is not None):
             self._quiet_since_s = None
-            if piece.bad:
-                bad = [Bad(each.row, each.error) for each in piece.bad]
-                emissions.append(self._output((BAD_PORT, bad), now_s))
-            if piece.rows.num_rows:
-                self._wake_up(emissions, now_s)
-                self.rows += piece.rows.num_rows
-                emissions += [self._output((READ_PORT, rows), now_s) for rows in self._cut(piece.rows)]
-            if self._time is not None and (piece.rows.num_rows or piece.reached_ms is not None):
-                self._note_times(self._time, piece)
-                self._wake_up(emissions, now_s)
-                self._tell_time_if_due(emissions, now_s)
+            if read_batch.bad:
+                bad = [Bad(each.row, each.error) for each in read_batch.bad]
+                outputs.append(self._output((BAD_PORT, bad), now_s))
+            if read_batch.rows.num_rows:
+                self._wake_up(outputs, now_s)
+                self.rows += read_batch.rows.num_rows
+                outputs += [self._output((READ_PORT, rows), now_s) for rows in self._cut(read_batch.rows)]
+            if self._time is not None and (read_batch.rows.num_rows or read_batch.reached_ms is not None):
+                self._note_times(self._time, read_batch)
+                self._wake_up(outputs, now_s)
+                self._tell_time_if_due(outputs, now_s)
         if self.split.ended:
-            self.end(emissions, now_s)
-        elif not emissions and piece is None:
-            self._note_quiet(emissions, now_s)
-        return emissions
+            self.end(outputs, now_s)
+        elif not outputs and read_batch is None:
+            self._note_quiet(outputs, now_s)
+        return outputs
 
     @property
     def holds_others_back(self) -> bool:
         """Whether those downstream wait for its watermarks."""
         return self._time is not None and not self._is_idle
 
-    def end(self, emissions: list[Emission], now_s: float) -> None:
+    def end(self, outputs: list[Output | CriticalOutput], now_s: float) -> None:
         self.has_ended = True
         self.split.close()
-        emissions.append(self._critical(Watermark(END), now_s, final=True))
+        outputs.append(self._critical(Watermark(END), now_s, final=True))
 
     def _cut(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Rows in messages, each with its own memory."""
@@ -107,43 +105,43 @@ class SourceReader:
     def _critical(self, watermark: Watermark, now_s: float, *, final: bool = False) -> CriticalOutput:
         return CriticalOutput(self.target, watermark, final=final, created=now_s, deadline=now_s + self.latency_s)
 
-    def _note_times(self, time: TimeColumn, piece: Piece) -> None:
-        if piece.rows.num_rows:
-            self.newest_ms = max(self.newest_ms, newest_of(time.read(piece.rows)))
-        if piece.reached_ms is not None:
-            self.newest_ms = max(self.newest_ms, piece.reached_ms)
+    def _note_times(self, time: TimeColumn, read_batch: SourceBatch) -> None:
+        if read_batch.rows.num_rows:
+            self.newest_ms = max(self.newest_ms, newest_of(time.read(read_batch.rows)))
+        if read_batch.reached_ms is not None:
+            self.newest_ms = max(self.newest_ms, read_batch.reached_ms)
 
-    def _tell_time_if_due(self, emissions: list[Emission], now_s: float) -> None:
+    def _tell_time_if_due(self, outputs: list[Output | CriticalOutput], now_s: float) -> None:
         if self._holds_time:
             return
         watermark = self.newest_ms - self.source.out_of_orderness_ms
         is_due = self.grid_ms > self._every_ms or watermark >= self.watermark + self._every_ms
         if is_due:
-            self._tell_time(emissions, now_s)
+            self._tell_time(outputs, now_s)
 
-    def _tell_time(self, emissions: list[Emission], now_s: float) -> None:
+    def _tell_time(self, outputs: list[Output | CriticalOutput], now_s: float) -> None:
         """Emit a watermark, if it changes anything for anybody."""
         watermark = self.newest_ms - self.source.out_of_orderness_ms
         if passes(self.watermark, watermark, self.grid_ms):
             self.watermark = watermark
-            emissions.append(self._critical(Watermark(watermark), now_s))
+            outputs.append(self._critical(Watermark(watermark), now_s))
 
-    def _wake_up(self, emissions: list[Emission], now_s: float) -> None:
+    def _wake_up(self, outputs: list[Output | CriticalOutput], now_s: float) -> None:
         """End idleness before the first row: from here on the others wait for this source again."""
         if self._is_idle:
             self._is_idle = False
-            emissions.append(self._critical(Watermark(self.watermark), now_s))
+            outputs.append(self._critical(Watermark(self.watermark), now_s))
 
-    def _note_quiet(self, emissions: list[Emission], now_s: float) -> None:
+    def _note_quiet(self, outputs: list[Output | CriticalOutput], now_s: float) -> None:
         """Nothing comes: tell how far time is, and after long enough do not hold up the others any more, if so asked for."""
         if self._holds_time:  # the rest of what has begun is on its way, and may be as old as what came
             return
         if self._time is not None and self.newest_ms > BEGINNING and not self._is_idle:
-            self._tell_time(emissions, now_s)
+            self._tell_time(outputs, now_s)
         if self.source.idle_after_ms is None or self._is_idle:
             return
         if self._quiet_since_s is None:
             self._quiet_since_s = now_s
         elif (now_s - self._quiet_since_s) * 1000 >= self.source.idle_after_ms:
             self._is_idle = True
-            emissions.append(self._critical(Watermark(self.watermark, is_idle=True), now_s))
+            outputs.append(self._critical(Watermark(self.watermark, is_idle=True), now_s))

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dirigo.flow.api.duration import Duration, format_milliseconds, positive_milliseconds
 from dirigo.flow.errors import FlowError
-from dirigo.flow.sources.source import BadRow, Piece, Source, Split, require_wanted
+from dirigo.flow.sources.source import BadRow, Source, SourceBatch, Split, require_wanted
 
 LINE_LIMIT_BYTES: Final = 1 << 20
 _RECEIVED_AT_ONCE_BYTES: Final = 1 << 18
@@ -101,7 +101,7 @@ class SocketSplit(Split):
         self._addresses: list[tuple[int, tuple[object, ...]]] = []
         self._lines = _LineBuffer()
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         if self.ended:
             return None
         if not self._is_connected and not self._connect():
@@ -116,7 +116,7 @@ class SocketSplit(Split):
                 raise self._failure
             self.ended = self._is_closed_by_peer
             return None
-        return Piece(self._batch_of(lines), bad)
+        return SourceBatch(self._batch_of(lines), bad)
 
     def close(self) -> None:
         self.ended = True

@@ -1,8 +1,8 @@
 """What a source of rows is: the classes that every source of a dataflow derives from.
 
 A source describes rows: their columns, which of them is the event time, and how far out of order they may come. It is cut
-into splits, which are read independently of each other, piece by piece. A row that does not fit the columns is no reason to
-stop: it comes out beside the good rows of its piece, with the reason.
+into splits, which are read independently of each other, batch by batch. A row that does not fit the
+columns is no reason to stop: it comes out beside the good rows of its batch, with the reason.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class BadRow:
 
 
 @dataclass(frozen=True)
-class Piece:
+class SourceBatch:
     """What one read of a split gives."""
 
     rows: pa.RecordBatch
     bad: Sequence[BadRow] = ()
     holds_time: bool = False
-    """More rows of this age follow, in any order of time: event time stands still until a piece that does not say so."""
+    """More rows of this age follow, in any order of time: event time stands still until a batch that does not say so."""
     reached_ms: int | None = None
     """How far the source as a whole is in event time, where the split knows it from elsewhere than its own rows."""
     due_s: float | None = None
@@ -57,7 +57,7 @@ class Split(ABC):
     """Whether no more will ever come."""
 
     @abstractmethod
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         """At most `rows_max` rows, good and bad together; None when there is nothing at the moment.
 
         It takes a few milliseconds at most.

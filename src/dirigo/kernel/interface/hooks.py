@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from dirigo.kernel.interface.address import Address, WorkerId
 from dirigo.kernel.interface.function import FunctionSpec
-from dirigo.kernel.interface.message import CriticalOutput, Data, Executable, Granularity, Output
+from dirigo.kernel.interface.message import CriticalOutput, Data, Granularity, Output, RunnableMessage
 from dirigo.kernel.mailbox import MailboxState, Role
 
 
@@ -56,7 +56,7 @@ class SchedulingContext(Protocol):
     def add_load(self, worker: WorkerId, seconds: float) -> None:
         """Reckon with more work at another worker than it knows of yet: it is being sent there."""
 
-    def rows(self, message: Executable) -> int:
+    def rows(self, message: RunnableMessage) -> int:
         """How many rows a message carries, as far as the host can tell without reading them."""
 
     def spec(self, address: Address) -> FunctionSpec: ...
@@ -65,13 +65,13 @@ class SchedulingContext(Protocol):
 
     def mailbox_state(self, address: Address) -> MailboxState: ...
 
-    def may_forward(self, message: Executable, worker: WorkerId) -> bool:
+    def may_forward(self, message: RunnableMessage, worker: WorkerId) -> bool:
         """Whether ``enqueue`` may answer with this worker for this message."""
 
-    def may_run(self, message: Executable) -> bool:
+    def may_run(self, message: RunnableMessage) -> bool:
         """Whether the protocol lets this message run now."""
 
-    def is_awaited(self, message: Executable) -> bool:
+    def is_awaited(self, message: RunnableMessage) -> bool:
         """Whether a barrier under way waits for this very message; others of its actor may run meanwhile, or later."""
 
     def barrier_began(self, address: Address) -> float | None:
@@ -108,13 +108,13 @@ class SchedulingContext(Protocol):
 class Hooks(Protocol):
     """A strategy. It keeps the messages that wait on this worker in whatever structure suits it."""
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         """A message may run. None: it is kept here. A worker id: send it there (from a lessee, only back to the lessor)."""
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         """The message to run next over all functions of all jobs here, removed from what is kept; None if there is none."""
 
-    def pre_apply(self, context: SchedulingContext, message: Executable) -> None: ...
+    def pre_apply(self, context: SchedulingContext, message: RunnableMessage) -> None: ...
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
         """Where an output goes: None for the lessor of its target, or the worker of a lessee.
@@ -122,14 +122,14 @@ class Hooks(Protocol):
         Called for critical outputs too, when their program leaves; those go to the lessor whatever is answered.
         """
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None: ...
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None: ...
 
     # Beside the five hooks there is more that a strategy may want to know or be asked.
 
     def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
         """Lessees of ``to`` that ``sender`` will send to as well: a registration is about to leave that can ask for all."""
 
-    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:
         """A barrier of a local lessor is over. During it nothing was forwarded; which of the messages that are kept for the
         actor should be offered again? Only those that came from upstream: not critical ones, nor what a lessee handed back.
         """
@@ -157,8 +157,8 @@ class Observer(Protocol):
 
     def emitted(self, sender: Address, worker: WorkerId, output: Output | CriticalOutput) -> None: ...
 
-    def started(self, worker: WorkerId, message: Executable) -> None: ...
+    def started(self, worker: WorkerId, message: RunnableMessage) -> None: ...
 
-    def executed(self, worker: WorkerId, message: Executable) -> None: ...
+    def executed(self, worker: WorkerId, message: RunnableMessage) -> None: ...
 
     def moved(self, address: Address, worker: WorkerId, row: Any) -> None: ...

@@ -127,7 +127,7 @@ class CriticalRun(_Record, frozen=True):
         return self.parts[0][2]
 
 
-Executable = Data | CriticalRun
+RunnableMessage = Data | CriticalRun
 
 
 # --- the barrier, seen from upstream -----------------------------------------------------------------------------------

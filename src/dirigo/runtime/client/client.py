@@ -23,8 +23,8 @@ from dirigo.runtime import control
 from dirigo.runtime.client.shipment import manifest_of, named_shipment, ship
 from dirigo.runtime.errors import ControlError, JobFailed
 from dirigo.runtime.results.reader import ResultsReader
+from dirigo.runtime.transport.fragments import cut
 from dirigo.runtime.transport.payload import Frame
-from dirigo.runtime.transport.pieces import cut
 from dirigo.runtime.transport.plain_columns import plain_schema
 from dirigo.runtime.transport.reconnect import connect_again
 from dirigo.scheduling import StrategyLike

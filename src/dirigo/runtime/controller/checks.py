@@ -165,7 +165,7 @@ def check_hello(hello: control.Hello) -> None:
     """Refuse a worker to which nobody could connect."""
     _check_looked_up(hello.host, "a host")
     _check_range(hello.pid, 0, _INTEGER_MOST, "the number of a process")
-    for endpoint in (hello.control, hello.data, hello.intake):
+    for endpoint in (hello.control, hello.data, hello.ingest):
         _check_endpoint(endpoint)
     if not _KEY.fullmatch(hello.key):
         raise ControlError("a worker tells no public key.")

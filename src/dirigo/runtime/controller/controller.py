@@ -30,10 +30,10 @@ from dirigo.runtime.errors import ControlError
 from dirigo.runtime.results.log.errors import LogError
 from dirigo.runtime.results.server import RETAIN_BYTES, RETAIN_S, LogServer
 from dirigo.runtime.threads import ServiceThread
-from dirigo.runtime.transport.authenticator import Gate, Refusals, role_of
+from dirigo.runtime.transport.authenticator import Authenticator, Refusals, role_of
+from dirigo.runtime.transport.fragments import joined
 from dirigo.runtime.transport.keys import CLIENT, READER, WORKER, WRITER, KeyRing
-from dirigo.runtime.transport.pieces import joined
-from dirigo.runtime.transport.signal_socket import Bell
+from dirigo.runtime.transport.signal_socket import SignalSocket
 from dirigo.scheduling import DEFAULT, StrategyLike
 
 TICK_S = 0.1
@@ -88,15 +88,15 @@ class Controller:
         self._has_ready_since_s = time.monotonic()
         self._last_figures_until: dict[str, float] = {}
         self._inbox: SimpleQueue[tuple[str, str | None]] = SimpleQueue()  # jobs whose logs have ended, or cannot go on
-        self._bell = Bell()
+        self._signal = SignalSocket()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=2)
-        self._gate = Gate(self._context, {_DOOR: self._ring.admitted()}, self.refusals)
+        self._authenticator = Authenticator(self._context, {_DOOR: self._ring.admitted()}, self.refusals)
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 200  # the last orders should arrive
         self._socket.router_mandatory = True
         self._socket.router_handover = True
         self._ring.server.secure_server(self._socket, _DOOR)
-        self._gate.watch(self._socket)
+        self._authenticator.watch(self._socket)
         self._lines = Lines(self._socket, self.refusals)
         self._endpoint = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
         try:
@@ -116,7 +116,7 @@ class Controller:
             self._close()
             raise
         self._submissions = self.logs.last_number  # ids of jobs are never used twice for results that are kept
-        self._gate.watch(self.logs.socket)
+        self._authenticator.watch(self.logs.socket)
         keys = self._ring.keys_of
         lesser = (keys(WRITER), keys(READER))
         self.access = control.Access(self.run_id, self._endpoint, self.logs.endpoint, keys(CLIENT), lesser)
@@ -136,10 +136,10 @@ class Controller:
         self._close()
 
     def _close(self) -> None:
-        self._gate.close()
+        self._authenticator.close()
         self._socket.close(200)
         self._context.term()
-        self._bell.close()
+        self._signal.close()
 
     @property
     def is_running(self) -> bool:
@@ -150,18 +150,18 @@ class Controller:
         if self.failure is None:
             _log.critical("the cluster cannot go on: %s", sentence)
             self.failure = sentence
-            self._bell.ring()
+            self._signal.ring()
 
     def bootstrap(self, worker: int) -> control.Bootstrap:
         ring = self._ring
-        lanes, intake = ring.admitted((WORKER,)), ring.admitted((CLIENT, WRITER))
-        return control.Bootstrap(self.run_id, worker, self._endpoint, ring.keys_of(WORKER), lanes, intake)
+        inbound, ingest = ring.admitted((WORKER,)), ring.admitted((CLIENT, WRITER))
+        return control.Bootstrap(self.run_id, worker, self._endpoint, ring.keys_of(WORKER), inbound, ingest)
 
     # --- the loop ------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         poller = zmq.Poller()
-        for socket in (self._socket, self._gate.socket, *self._gate.monitors, self._bell.descriptor):
+        for socket in (self._socket, self._authenticator.socket, *self._authenticator.monitors, self._signal.descriptor):
             poller.register(socket, zmq.POLLIN)
         self._fill_slots()
         ticked_s = 0.0
@@ -169,12 +169,12 @@ class Controller:
             ready = self._listen(poller)
             now = time.monotonic()
             try:
-                if self._bell.descriptor in ready:
-                    self._bell.silence()
+                if self._signal.descriptor in ready:
+                    self._signal.silence()
                     self._take_inbox()
                 if now - ticked_s >= TICK_S:
                     ticked_s = now
-                    self._gate.tend()
+                    self._authenticator.tend()
                     self._tick(now)
             except Exception:  # whatever it is, the service goes on
                 _log.exception("the controller could not look after its workers and jobs")
@@ -193,11 +193,11 @@ class Controller:
     def _listen(self, poller: zmq.Poller) -> dict[Any, int]:
         """Take what has come, or comes until the next tick; returns what else is ready."""
         ready = dict(poller.poll(int(TICK_S * 1000)))
-        if self._gate.socket in ready:
-            self._gate.answer()
-        for monitor in self._gate.monitors:
+        if self._authenticator.socket in ready:
+            self._authenticator.answer()
+        for monitor in self._authenticator.monitors:
             if monitor in ready:
-                self._gate.look(monitor)
+                self._authenticator.look(monitor)
         if self._socket in ready:
             for _ in range(_AT_ONCE):
                 try:
@@ -242,7 +242,7 @@ class Controller:
     def _note_logs_ended(self, job: str, error: str | None) -> None:
         """Called by the thread of the logs."""
         self._inbox.put((job, error))
-        self._bell.ring()
+        self._signal.ring()
 
     def _take_inbox(self) -> None:
         with suppress(Empty):

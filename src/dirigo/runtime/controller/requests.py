@@ -259,7 +259,7 @@ class Requests:
         for split in range(count):
             slot = self._controller.slots[job.places[source, split]]
             assert slot.hello is not None
-            splits.append(control.SplitPlace(split, slot.worker, slot.incarnation, slot.hello.intake, slot.hello.key))
+            splits.append(control.SplitPlace(split, slot.worker, slot.incarnation, slot.hello.ingest, slot.hello.key))
         return control.SourcePlaces(job.id, source, schema, tuple(splits))
 
     def _release(self, identity: bytes, number: int, request: control.ReleaseBatch) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import zmq
 
 from dirigo.runtime.transport.authenticator import Refusals
-from dirigo.runtime.transport.channel import Channel, Head, Taken, decode_head
+from dirigo.runtime.transport.channel import Channel, ChannelHead, Taken, decode_head
 
 GONE_AFTER_S = 12.0  # without a connection; a process that has died is usually started again sooner, and tells more
 STUCK_AFTER_S = 15.0  # without an acknowledgment of what it was sent
@@ -72,7 +72,7 @@ class Lines:
 
     def turn_away(self, identity: bytes, body: bytes) -> None:
         """Tell a process that is not let in."""
-        self._send(identity, _encoder.encode(Head(0, 0, 0, 0, False)), body)
+        self._send(identity, _encoder.encode(ChannelHead(0, 0, 0, 0, False)), body)
 
     def _send(self, identity: bytes, head: bytes, body: bytes) -> bool:
         try:

@@ -18,8 +18,8 @@ import zmq
 
 from dirigo.kernel import DirigoError
 from dirigo.runtime.control import AttemptRef, SourcePlaces, SplitPlace
-from dirigo.runtime.transport.link import RESEND_AFTER_S, Parcel, Sending
-from dirigo.runtime.transport.pieces import cut
+from dirigo.runtime.transport.fragments import cut
+from dirigo.runtime.transport.link import RESEND_AFTER_S, Sending, SentPacket
 from dirigo.runtime.transport.reconnect import connect_again
 
 STAGE, STAGED = b"stage", b"staged"
@@ -157,7 +157,7 @@ class Pusher:
         )
         self._pushes += 1
         frames = cut([STAGE, msgspec.msgpack.encode(header), *self._frames])
-        self._sending.add(Parcel(self._pushes, frames, ()), time.monotonic())
+        self._sending.add(SentPacket(self._pushes, frames, ()), time.monotonic())
         self._frames = []
         self._bytes = 0
         self._offer()

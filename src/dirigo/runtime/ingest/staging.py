@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 
 from dirigo.flow.event_time.time_column import TimeColumn
-from dirigo.flow.sources.pushed import Released
+from dirigo.flow.sources.pushed import ReleasedRows
 from dirigo.flow.sources.reader import newest_of
 from dirigo.kernel import DirigoError
 from dirigo.runtime.ingest.pusher import Arrival, StageAck, StageHeader
@@ -100,7 +100,7 @@ class Staging:
         self._files_made = 0
         self._last: OrderedDict[str, _Commit] = OrderedDict()  # by query: ids of micro-batches only grow
         self._lock = Lock()
-        self._released: deque[Released] = deque()
+        self._released: deque[ReleasedRows] = deque()
         self._queued_bytes = 0
         self._has_ended = False
         try:
@@ -200,7 +200,7 @@ class Staging:
             if not each.rows:
                 each.path.unlink(missing_ok=True)
         with self._lock:
-            self._released.append(Released(self._read(with_rows), max(reached, default=None), arrived_s))
+            self._released.append(ReleasedRows(self._read(with_rows), max(reached, default=None), arrived_s))
             self._queued_bytes += sum(each.size for each in with_rows)
         return True
 
@@ -266,12 +266,12 @@ class Staging:
         with self._lock:
             return self._has_ended and not self._released
 
-    def take(self) -> Released | None:
+    def take(self) -> ReleasedRows | None:
         with self._lock:
             return self._released.popleft() if self._released else None
 
     def queued_bytes(self) -> int:
-        """Released, and not yet read."""
+        """ReleasedRows, and not yet read."""
         with self._lock:
             return self._queued_bytes
 

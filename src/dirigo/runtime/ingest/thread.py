@@ -11,7 +11,7 @@ import zmq
 from dirigo.runtime.ingest.pusher import STAGE, STAGED, StageAck, StageHeader
 from dirigo.runtime.threads import OnEscape, ServiceThread
 from dirigo.runtime.transport.authenticator import Refusals
-from dirigo.runtime.transport.pieces import joined
+from dirigo.runtime.transport.fragments import joined
 from dirigo.runtime.worker.installed_job import InstalledJob
 
 _log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ _encoder = msgspec.msgpack.Encoder()
 _headers = msgspec.msgpack.Decoder(StageHeader)
 
 
-class Intake:
+class IngestThread:
     """Owns its socket, which nobody else uses."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Intake:
         self._find = find
         self._refusals = refusals
         self._is_stopping = False
-        self._thread = ServiceThread(self._run, name="intake", on_escape=on_escape)
+        self._thread = ServiceThread(self._run, name="ingest", on_escape=on_escape)
         self._thread.start()
 
     def stop(self) -> None:

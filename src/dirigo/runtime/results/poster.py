@@ -7,10 +7,10 @@ import time
 import msgspec
 import zmq
 
-from dirigo.runtime.transport.link import Parcel, Sending
-from dirigo.runtime.transport.pieces import cut
+from dirigo.runtime.transport.fragments import cut
+from dirigo.runtime.transport.link import Sending, SentPacket
 from dirigo.runtime.transport.reconnect import connect_again
-from dirigo.runtime.worker.site import Site
+from dirigo.runtime.worker.core import WorkerCore
 
 _UNDER_WAY_BYTES_MOST = 8 << 20
 RECONNECT_AFTER_S = 6.0  # a connection over which no acknowledgment comes may be dead without knowing
@@ -57,51 +57,51 @@ class LogPosting:
             self.socket.connect(endpoint)
             self._who = (worker, incarnation)
 
-    def post(self, site: Site) -> None:
+    def post(self, core: WorkerCore) -> None:
         """Send what has come since, as much as may be under way at once."""
         if self._who is None:
             return
-        results = site.results
+        results = core.results
         now = time.monotonic()
         while results and self._under_way < _UNDER_WAY_BYTES_MOST:
             job, sink, partition, rows, size = results.popleft()
-            if job not in site.jobs:
+            if job not in core.jobs:
                 continue
             body = memoryview(b"") if rows is None else memoryview(rows.serialize())
             count = -1 if rows is None else rows.num_rows
             number = self._sending.last + 1
             head = _encoder.encode(Posted(*self._who, number, job, sink, partition, count))
-            self._sending.add(Parcel(number, cut((head, body)), ((job, size),)), now)
+            self._sending.add(SentPacket(number, cut((head, body)), ((job, size),)), now)
             self._under_way += size
         if self._sending.is_stuck(now):
             self._sending.rewind()
-            self._look(site, now)
-        for parcel in self._sending.unsent():
+            self._look(core, now)
+        for packet in self._sending.unsent():
             try:
-                self.socket.send_multipart(parcel.frames, zmq.NOBLOCK)
+                self.socket.send_multipart(packet.frames, zmq.NOBLOCK)
             except zmq.Again:
                 return
-            self._sending.next_unsent = parcel.number + 1
+            self._sending.next_unsent = packet.number + 1
 
-    def _look(self, site: Site, now: float) -> None:
+    def _look(self, core: WorkerCore, now: float) -> None:
         """Nothing was acknowledged for a while: make the connection anew, and at last give up the jobs that wait for it."""
         silent_s = self._sending.silent_s(now)
         if silent_s > RECONNECT_AFTER_S and now - self._connected_s > RECONNECT_AFTER_S:
             self._connected_s = now
             connect_again(self.socket, self._endpoint)
         if silent_s > LOST_AFTER_S:
-            jobs = {job for parcel in self._sending.kept for job, _ in parcel.charges}
-            jobs |= {result.job for result in list(site.results)}
-            with site.lock:
+            jobs = {job for packet in self._sending.kept for job, _ in packet.charges}
+            jobs |= {result.job for result in list(core.results)}
+            with core.lock:
                 for job in jobs:
-                    site.fail(
+                    core.fail(
                         job,
-                        f"worker {site.worker.id} cannot bring its results to the log at {self._endpoint}; see that its "
+                        f"worker {core.worker.id} cannot bring its results to the log at {self._endpoint}; see that its "
                         "host can connect to it, and submit the job again.",
                         None,
                     )
 
-    def receive(self, site: Site) -> None:
+    def receive(self, core: WorkerCore) -> None:
         """Acknowledgments."""
         while True:
             try:
@@ -111,12 +111,12 @@ class LogPosting:
             try:
                 ack = _acks.decode(frames[0])
             except (msgspec.DecodeError, ValueError) as error:
-                site.refusals.note("a malformed acknowledgment", str(error))
+                core.refusals.note("a malformed acknowledgment", str(error))
                 continue
-            for parcel in self._sending.acknowledge(ack.number, time.monotonic()):
-                ((name, size),) = parcel.charges
+            for packet in self._sending.acknowledge(ack.number, time.monotonic()):
+                ((name, size),) = packet.charges
                 self._under_way -= size
-                job = site.jobs.get(name)
+                job = core.jobs.get(name)
                 if job is not None:
                     job.logged_bytes += size
             if ack.is_missing:

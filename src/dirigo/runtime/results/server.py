@@ -34,9 +34,9 @@ from dirigo.runtime.results.shelf import Shelf, number_of
 from dirigo.runtime.results.sync import SYNC_BYTES, LogSyncing
 from dirigo.runtime.threads import ServiceThread
 from dirigo.runtime.transport.authenticator import Refusals, role_of
+from dirigo.runtime.transport.fragments import joined
 from dirigo.runtime.transport.keys import WORKER, KeyPair
 from dirigo.runtime.transport.link import Receiving
-from dirigo.runtime.transport.pieces import joined
 
 _log = logging.getLogger(__name__)
 RETAIN_BYTES = 1 << 30  # per sink

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _SETTLED = (
     zmq.EVENT_HANDSHAKE_SUCCEEDED,
     zmq.EVENT_HANDSHAKE_FAILED_AUTH,
-)  # the gate itself counts those whose key is wrong
+)  # the authenticator itself counts those whose key is wrong
 _WATCHED = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(_SETTLED)
 _EVENTS_AT_ONCE = 64
 _SETTLES_WITHIN_S = 0.5  # after it has left, at the latest, the news come that a connection had shaken hands
@@ -57,14 +57,14 @@ class Refusals:
 
 
 def role_of(frame: zmq.Frame) -> str:
-    """The role of who has sent a frame; a gate has given it, and the sender has no say in it. Empty if none was given."""
+    """The role of who has sent a frame; the authenticator has given it, not the sender. Empty if none was given."""
     try:
         return str(frame.get("User-Id"))
     except zmq.ZMQError:
         return ""
 
 
-class Gate:
+class Authenticator:
     """The doors of one process."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], doors: Doors, refusals: Refusals) -> None:

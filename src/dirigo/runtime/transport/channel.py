@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dirigo.runtime.transport.link import Parcel, Receiving, Sending
+from dirigo.runtime.transport.link import Receiving, Sending, SentPacket
 
 PACKETS_UNDER_WAY_MOST = 1_000
 BYTES_UNDER_WAY_MOST = 8 << 20  # or one packet, if that is larger
@@ -20,7 +20,7 @@ BYTES_UNDER_WAY_MOST = 8 << 20  # or one packet, if that is larger
 _encoder = msgspec.msgpack.Encoder()
 
 
-class Head(msgspec.Struct, frozen=True, array_like=True):
+class ChannelHead(msgspec.Struct, frozen=True, array_like=True):
     """What a packet begins with; a record follows, or nothing."""
 
     incarnation: int  # of the worker's process; 0 for one that was not let in
@@ -37,12 +37,12 @@ class Taken(NamedTuple):
     problem: str = ""  # why it was refused
 
 
-_heads = msgspec.msgpack.Decoder(Head)
+_heads = msgspec.msgpack.Decoder(ChannelHead)
 _AGAIN = Taken()
 _NEW = Taken(is_new=True)
 
 
-def decode_head(frame: bytes) -> Head:
+def decode_head(frame: bytes) -> ChannelHead:
     """Raises ``msgspec.DecodeError`` or ``ValueError``."""
     return _heads.decode(frame)
 
@@ -63,18 +63,18 @@ class Channel:
 
     def post(self, body: bytes) -> None:
         """Send something that must arrive."""
-        self._sending.add(Parcel(self._sending.last + 1, (body,), ()), self._clock())
+        self._sending.add(SentPacket(self._sending.last + 1, (body,), ()), self._clock())
         self.kept_bytes += len(body)
         self.offer()
 
     def offer(self) -> None:
         """Hand to the socket what it takes."""
         sending = self._sending
-        for parcel in sending.unsent():
-            body: bytes = parcel.frames[0]  # type: ignore[assignment]
-            if not self._send(self._head(parcel.number, parcel.number), body):
+        for packet in sending.unsent():
+            body: bytes = packet.frames[0]  # type: ignore[assignment]
+            if not self._send(self._head(packet.number, packet.number), body):
                 return
-            sending.next_unsent = parcel.number + 1
+            sending.next_unsent = packet.number + 1
             self._receiving.told()
 
     def say(self, body: bytes = b"") -> bool:
@@ -86,7 +86,7 @@ class Channel:
 
     def _head(self, number: int, newest: int) -> bytes:
         receiving = self._receiving
-        return _encoder.encode(Head(self.incarnation, number, newest, receiving.last, receiving.is_missing))
+        return _encoder.encode(ChannelHead(self.incarnation, number, newest, receiving.last, receiving.is_missing))
 
     def send_again(self) -> None:
         """Send all that is not acknowledged once more, as over a new connection."""
@@ -109,7 +109,7 @@ class Channel:
 
     # --- receiving -----------------------------------------------------------------------------------------------------
 
-    def take(self, head: Head, size: int) -> Taken:
+    def take(self, head: ChannelHead, size: int) -> Taken:
         """A packet has come, with a record of this size."""
         if not self.incarnation:
             self.incarnation = head.incarnation
@@ -117,8 +117,8 @@ class Channel:
             return Taken(problem="a packet for another process")
         if head.ack > self._sending.last:
             return Taken(problem="an acknowledgment of what was never sent")
-        for parcel in self._sending.acknowledge(head.ack, self._clock()):
-            self.kept_bytes -= len(parcel.frames[0])
+        for packet in self._sending.acknowledge(head.ack, self._clock()):
+            self.kept_bytes -= len(packet.frames[0])
         if head.is_missing:
             self._sending.rewind()
         if not self.is_settled:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import zmq
 
-from dirigo.runtime.transport.pieces import FRAME_BYTES_MOST
+from dirigo.runtime.transport.fragments import FRAME_BYTES_MOST
 
 WORKER: Final = "worker"  # runs the code of jobs, and reports
 CLIENT: Final = "client"  # submits jobs, ends them, and all that others may but a worker
@@ -36,7 +36,7 @@ class KeyPair(msgspec.Struct, frozen=True):
         return cls(public.decode(), secret.decode())
 
     def secure_server(self, socket: zmq.Socket[bytes], door: str = "") -> None:
-        """Before ``bind``: accept only those who know the public key; who they are is checked by the gate, by this door.
+        """Before ``bind``: accept only those who know the public key; the authenticator checks who they are, by this door.
 
         Until a connection has told who it is, it takes little memory, and not for long.
         """
@@ -82,5 +82,5 @@ class KeyRing:
         return Keys(role, self.server.public, pair.public, pair.secret)
 
     def admitted(self, roles: Iterable[str] = ROLES) -> dict[str, str]:
-        """By public key, the role that it stands for: what a gate has to know."""
+        """By public key, the role that it stands for: what a authenticator has to know."""
         return {self._pairs[role].public: role for role in roles}

@@ -20,7 +20,7 @@ ACK_PACKETS, ACK_BYTES = 16, 1 << 18  # acknowledge at least this often
 MUCH_BYTES = 1 << 14  # which a sender should not count as under way for long
 
 
-class Parcel(NamedTuple):
+class SentPacket(NamedTuple):
     """A packet, and whose bytes it carries."""
 
     number: int
@@ -35,28 +35,28 @@ class Sending:
 
     def __init__(self) -> None:
         self.last = 0  # number of the newest packet
-        self.kept: deque[Parcel] = deque()  # not acknowledged yet, in order
+        self.kept: deque[SentPacket] = deque()  # not acknowledged yet, in order
         self.next_unsent = 1  # number of the first that was not handed to the socket yet
         self.schemas_sent: set[int] = set()
         self._progress_s = 0.0  # when something was last acknowledged, or the first packet kept
         self._resent_s = 0.0
 
-    def add(self, parcel: Parcel, now: float) -> None:
+    def add(self, packet: SentPacket, now: float) -> None:
         if not self.kept:
             self._progress_s = self._resent_s = now
-        self.last = parcel.number
-        self.kept.append(parcel)
+        self.last = packet.number
+        self.kept.append(packet)
 
-    def unsent(self) -> Sequence[Parcel]:
+    def unsent(self) -> Sequence[SentPacket]:
         """What has still to be handed to the socket."""
         waiting = self.last + 1 - self.next_unsent
         if waiting <= 1:
             return (self.kept[-1],) if waiting else ()
         return list(islice(self.kept, len(self.kept) - waiting, len(self.kept) - waiting + OFFERED_AT_ONCE))
 
-    def acknowledge(self, number: int, now: float) -> list[Parcel]:
+    def acknowledge(self, number: int, now: float) -> list[SentPacket]:
         """The receiver has all packets up to this number; returns those that need not be kept any more."""
-        done: list[Parcel] = []
+        done: list[SentPacket] = []
         while self.kept and self.kept[0].number <= number:
             done.append(self.kept.popleft())
         if done:

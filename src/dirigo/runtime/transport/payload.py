@@ -1,9 +1,9 @@
 """Payloads as bytes: Arrow batches as Arrow writes them, everything else pickled with its large buffers apart.
 
-A payload is packed when it leaves a worker and unpacked when, and where, it is executed; on the way it is a ``Packed``,
-which can be sent on as it is. A batch travels without its schema, which each receiver gets to know once by a short hash.
-Pickling and unpickling run user code, so what is not made of batches is ``sealed`` where user code runs, before the kernel
-gets it: when it leaves, its bytes are there.
+A payload is packed when it leaves a worker and unpacked when, and where, it is executed; on the way it is a
+``PackedPayload``, which can be sent on as it is. A batch travels without its schema, which each receiver
+gets to know once by a short hash. Pickling and unpickling run user code, so what is not made of batches is
+``sealed`` where user code runs, before the kernel gets it: when it leaves, its bytes are there.
 
 Unpickling is safe because only holders of the cluster's keys can connect, and they may run code here anyway.
 """
@@ -68,7 +68,7 @@ class Schemas:
         self._last.pop(job, None)
 
 
-class Packed:
+class PackedPayload:
     """A payload in bytes: a small description, and the bodies that did not fit into it."""
 
     __slots__ = ("_content", "frames", "head", "nbytes", "schemas")
@@ -107,31 +107,31 @@ class Packed:
         return self.frames[body] if isinstance(body, int) else body
 
 
-def pack(payload: Any, to: Address, schemas: Schemas) -> Packed:
+def pack(payload: Any, to: Address, schemas: Schemas) -> PackedPayload:
     """A payload as bytes."""
     frames: list[Frame] = []
     if type(payload) is tuple and len(payload) == 2 and type(payload[0]) is int:
         port, content = payload
         if isinstance(content, pa.RecordBatch) and not schemas.has_dictionary(to, port, 0, content.schema):
             part = _part(to, port, 0, content, frames, schemas)
-            return Packed((_BATCH, len(frames), port, (part,)), frames, schemas)
+            return PackedPayload((_BATCH, len(frames), port, (part,)), frames, schemas)
         if _is_slotted(content) and not any(schemas.has_dictionary(to, port, slot, batch.schema) for slot, batch in content):
             parts = tuple(_part(to, port, slot, batch, frames, schemas) for slot, batch in content)
-            return Packed((_BATCHES, len(frames), port, parts), frames, schemas)
+            return PackedPayload((_BATCHES, len(frames), port, parts), frames, schemas)
     return _pickled(payload, schemas)
 
 
-def sealed(payload: Any, schemas: Schemas, *, is_handed_over: bool) -> Packed:
+def sealed(payload: Any, schemas: Schemas, *, is_handed_over: bool) -> PackedPayload:
     """Something of the user's with its bytes. Large buffers are shared, not copied, if nobody can change them any more."""
     return _pickled(payload, schemas, payload, has_buffers_apart=is_handed_over)
 
 
 def opened(payload: Any) -> Any:
     """A payload that may have been packed or sealed."""
-    return payload.unpack() if type(payload) is Packed else payload
+    return payload.unpack() if type(payload) is PackedPayload else payload
 
 
-def _pickled(payload: Any, schemas: Schemas, content: Any = _NOT_HERE, *, has_buffers_apart: bool = True) -> Packed:
+def _pickled(payload: Any, schemas: Schemas, content: Any = _NOT_HERE, *, has_buffers_apart: bool = True) -> PackedPayload:
     frames: list[Frame] = []
     buffers: list[pickle.PickleBuffer] = []
     callback = buffers.append if has_buffers_apart else None
@@ -142,7 +142,7 @@ def _pickled(payload: Any, schemas: Schemas, content: Any = _NOT_HERE, *, has_bu
         text = cloudpickle.dumps(payload, protocol=5, buffer_callback=callback)
     body = _inlined(memoryview(text), frames)
     apart = tuple(_inlined(buffer.raw(), frames) for buffer in buffers)
-    return Packed((_PICKLED, len(frames), body, apart), frames, schemas, content)
+    return PackedPayload((_PICKLED, len(frames), body, apart), frames, schemas, content)
 
 
 def _part(

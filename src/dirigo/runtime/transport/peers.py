@@ -1,6 +1,6 @@
 """The other workers, as one worker sees them: two sockets to each, one for control and one for data.
 
-All messages that are due to one peer at one moment travel in one packet per lane. Sending never waits: what a socket does
+All messages that are due to one peer at one moment travel in one packet per link. Sending never waits: what a socket does
 not take at once stays in its link and is offered again. Used under the worker's lock only, by whichever thread holds it.
 """
 
@@ -15,12 +15,12 @@ import zmq
 from dirigo.kernel import Data, Message, WorkerId, job_of
 from dirigo.kernel.worker_loads import TOLD_AT_ONCE, ToldLoad
 from dirigo.runtime.control import Member
+from dirigo.runtime.transport.fragments import cut
 from dirigo.runtime.transport.keys import Keys
-from dirigo.runtime.transport.link import Parcel, Receiving, Sending
+from dirigo.runtime.transport.link import Receiving, Sending, SentPacket
 from dirigo.runtime.transport.payload import Frame, Schemas
-from dirigo.runtime.transport.pieces import cut
 from dirigo.runtime.transport.reconnect import connect_again
-from dirigo.runtime.transport.wire import FORMAT, Head, Pressure, encode_head, stripped
+from dirigo.runtime.transport.wire import FORMAT, PacketHead, Pressure, encode_head, stripped
 
 CONTROL, DATA = 0, 1
 LARGE_BYTES = 1 << 16  # a control message of this size would hold up the others, and no order is asked of the wire
@@ -32,7 +32,7 @@ REPORT_AGAIN_S = 5.0  # while it stays so: other jobs may have begun meanwhile
 ACKNOWLEDGE_S = 0.2  # for a few bytes nobody waits: most acknowledgments ride on what goes the other way meanwhile
 
 
-class Lane:
+class PeerLink:
     """One socket to a peer, and the link on it."""
 
     __slots__ = ("_connected_s", "_endpoint", "receiving", "sending", "socket")
@@ -48,15 +48,15 @@ class Lane:
     def offer(self) -> None:
         """Hand to the socket what it takes."""
         sending = self.sending
-        for parcel in sending.unsent():
+        for packet in sending.unsent():
             try:
-                if len(parcel.frames) == 1:  # which most are, and what several take is checked one by one
-                    self.socket.send(parcel.frames[0], zmq.NOBLOCK)
+                if len(packet.frames) == 1:  # which most are, and what several take is checked one by one
+                    self.socket.send(packet.frames[0], zmq.NOBLOCK)
                 else:
-                    self.socket.send_multipart(parcel.frames, zmq.NOBLOCK, copy=True)
+                    self.socket.send_multipart(packet.frames, zmq.NOBLOCK, copy=True)
             except zmq.Again:
                 return
-            sending.next_unsent = parcel.number + 1
+            sending.next_unsent = packet.number + 1
 
     def tend(self, now: float) -> float:
         """Offer again, after a while everything, and then over a new connection; for how long the peer has been silent."""
@@ -75,11 +75,11 @@ class Lane:
 class Peer:
     """Another worker."""
 
-    __slots__ = ("lanes", "load_told", "member", "reported_s")
+    __slots__ = ("links", "load_told", "member", "reported_s")
 
-    def __init__(self, member: Member, lanes: tuple[Lane, Lane]) -> None:
+    def __init__(self, member: Member, links: tuple[PeerLink, PeerLink]) -> None:
         self.member = member
-        self.lanes = lanes
+        self.links = links
         self.reported_s = 0.0  # when it was last said to be out of reach
         self.load_told = ToldLoad()
 
@@ -118,7 +118,7 @@ class Peers:
                 self._drop(worker)
         for worker, member in wanted.items():
             if worker not in self.by_worker:
-                control, data = (Lane(self._socket(member.key), each) for each in (member.control, member.data))
+                control, data = (PeerLink(self._socket(member.key), each) for each in (member.control, member.data))
                 self.by_worker[worker] = Peer(member, (control, data))
 
     def _socket(self, key: str) -> zmq.Socket[bytes]:
@@ -132,10 +132,10 @@ class Peers:
 
     def _drop(self, worker: WorkerId) -> None:
         peer = self.by_worker.pop(worker)
-        for lane in peer.lanes:
-            lane.socket.close(0)
-            for parcel in lane.sending.kept:
-                self._settle(parcel)
+        for link in peer.links:
+            link.socket.close(0)
+            for packet in link.sending.kept:
+                self._settle(packet)
 
     def close(self) -> None:
         for worker in list(self.by_worker):
@@ -165,7 +165,7 @@ class Peers:
             self.lost_messages += len(messages)
             return ()
         unsendable: list[Unsendable] = []
-        drafts: dict[int, Draft] = {}  # by lane; nearly always one
+        builders: dict[int, PacketBuilder] = {}  # by link; nearly always one
         for message in messages:
             if type(message) is Pressure:
                 header, frames, size, schemas = message, (), 0, ()
@@ -175,53 +175,53 @@ class Peers:
                 except Exception as error:  # a payload of the user's that cannot be pickled
                     unsendable.append(Unsendable(message, error))  # type: ignore[arg-type]
                     continue
-            lane = DATA if type(message) is Data or size > LARGE_BYTES else CONTROL
-            draft = drafts.get(lane)
-            if draft is None:
-                draft = drafts[lane] = Draft()
-            draft.messages.append(message)
-            draft.headers.append(header)
+            link = DATA if type(message) is Data or size > LARGE_BYTES else CONTROL
+            builder = builders.get(link)
+            if builder is None:
+                builder = builders[link] = PacketBuilder()
+            builder.messages.append(message)
+            builder.headers.append(header)
             if size:
-                draft.frames += frames
-                draft.size += size
-                draft.schemas += schemas
+                builder.frames += frames
+                builder.size += size
+                builder.schemas += schemas
                 job = job_of(message.to)  # type: ignore[union-attr]
-                draft.charges[job] = draft.charges.get(job, 0) + size
-                if draft.size >= PACKET_BYTES_MOST:
-                    unsendable += self._post(peer, lane, draft)
-                    del drafts[lane]
-        for lane, draft in drafts.items():
-            unsendable += self._post(peer, lane, draft)
+                builder.charges[job] = builder.charges.get(job, 0) + size
+                if builder.size >= PACKET_BYTES_MOST:
+                    unsendable += self._post(peer, link, builder)
+                    del builders[link]
+        for link, builder in builders.items():
+            unsendable += self._post(peer, link, builder)
         return unsendable
 
-    def _post(self, peer: Peer, lane_number: int, draft: Draft) -> Sequence[Unsendable]:
-        lane = peer.lanes[lane_number]
-        sending = lane.sending
+    def _post(self, peer: Peer, link_number: int, builder: PacketBuilder) -> Sequence[Unsendable]:
+        link = peer.links[link_number]
+        sending = link.sending
         new: tuple[tuple[int, bytes], ...] = ()
-        if draft.schemas and not sending.schemas_sent.issuperset(draft.schemas):
-            unknown = [number for number in dict.fromkeys(draft.schemas) if number not in sending.schemas_sent]
+        if builder.schemas and not sending.schemas_sent.issuperset(builder.schemas):
+            unknown = [number for number in dict.fromkeys(builder.schemas) if number not in sending.schemas_sent]
             new = tuple((number, self._schemas.texts[number]) for number in unknown)
         number = sending.last + 1
-        head = self._head(peer, number, new, tuple(draft.headers))
+        head = self._head(peer, number, new, tuple(builder.headers))
         try:
             encoded = encode_head(head)
         except Exception as error:  # something that a strategy notes
-            peer.lanes[CONTROL].receiving.is_missing |= head.is_missing  # which has not been told now
-            if len(draft.messages) == 1:
-                return (Unsendable(draft.messages[0], error),)  # type: ignore[arg-type]
-            return [each for message in draft.messages for each in self._send_to(peer.member.worker, (message,))]
+            peer.links[CONTROL].receiving.is_missing |= head.is_missing  # which has not been told now
+            if len(builder.messages) == 1:
+                return (Unsendable(builder.messages[0], error),)  # type: ignore[arg-type]
+            return [each for message in builder.messages for each in self._send_to(peer.member.worker, (message,))]
         if new:
             sending.schemas_sent.update([known for known, _ in new])
-        charges = tuple(draft.charges.items())
+        charges = tuple(builder.charges.items())
         for job, size in charges:
             self.unacknowledged[job] += size
-        sending.add(Parcel(number, cut([encoded, *draft.frames]), charges), self._clock())
-        lane.offer()
+        sending.add(SentPacket(number, cut([encoded, *builder.frames]), charges), self._clock())
+        link.offer()
         return ()
 
-    def _head(self, peer: Peer, number: int, schemas: tuple[tuple[int, bytes], ...], headers: tuple[Any, ...]) -> Head:
+    def _head(self, peer: Peer, number: int, schemas: tuple[tuple[int, bytes], ...], headers: tuple[Any, ...]) -> PacketHead:
         """The head of a packet; acknowledgments ride on whatever goes the other way."""
-        control, data = (lane.receiving for lane in peer.lanes)
+        control, data = (link.receiving for link in peer.links)
         member = peer.member
         is_missing = control.is_missing or data.is_missing
         acks = (control.last, data.last)
@@ -229,45 +229,45 @@ class Peers:
         data.told()
         own = (FORMAT, self._worker, self.incarnation)
         peer.load_told.note(self.load, self._clock())
-        return Head(*own, member.worker, member.incarnation, number, acks, is_missing, self.load, schemas, headers)
+        return PacketHead(*own, member.worker, member.incarnation, number, acks, is_missing, self.load, schemas, headers)
 
     # --- receiving -----------------------------------------------------------------------------------------------------
 
-    def accept(self, lane_number: int, head: Head, size: int) -> str | None:
+    def accept(self, link_number: int, head: PacketHead, size: int) -> str | None:
         """Note a packet that has come; returns why it is not to be used, if so."""
         peer = self.by_worker.get(head.sender)
         if peer is None or head.incarnation != peer.member.incarnation or head.to_incarnation != self.incarnation:
             return "a packet of a worker that is not a member"
         if head.to != self._worker:
             return "a packet for another worker"
-        for lane, acknowledged in zip(peer.lanes, head.acks, strict=True):
-            if acknowledged > lane.sending.last:
+        for link, acknowledged in zip(peer.links, head.acks, strict=True):
+            if acknowledged > link.sending.last:
                 return "an acknowledgment of what was never sent"
-            if lane.sending.kept:
-                for parcel in lane.sending.acknowledge(acknowledged, self._clock()):
-                    self._settle(parcel)
+            if link.sending.kept:
+                for packet in link.sending.acknowledge(acknowledged, self._clock()):
+                    self._settle(packet)
             if head.is_missing:
-                lane.sending.rewind()
-                lane.offer()
+                link.sending.rewind()
+                link.offer()
         if head.number == 0:
             return ""
-        receiving = peer.lanes[lane_number].receiving
+        receiving = peer.links[link_number].receiving
         is_next = receiving.accept(head.number, size)
         if receiving.owes_now():
             self._acknowledge(peer)
         return None if is_next else ""
 
-    def _settle(self, parcel: Parcel) -> None:
-        for job, size in parcel.charges:
+    def _settle(self, packet: SentPacket) -> None:
+        for job, size in packet.charges:
             self.unacknowledged[job] -= size
             if self.unacknowledged[job] <= 0:
                 del self.unacknowledged[job]
 
     def _acknowledge(self, peer: Peer) -> None:
         try:
-            peer.lanes[CONTROL].socket.send(encode_head(self._head(peer, 0, (), ())), zmq.NOBLOCK)
+            peer.links[CONTROL].socket.send(encode_head(self._head(peer, 0, (), ())), zmq.NOBLOCK)
         except zmq.Again:
-            peer.lanes[CONTROL].receiving.is_missing = True  # tell later
+            peer.links[CONTROL].receiving.is_missing = True  # tell later
 
     def tell_load(self) -> None:
         """Tell some of those, in turn, that believe something quite different; others hear of it with the next packet."""
@@ -287,11 +287,11 @@ class Peers:
             self._acknowledged_s = now
         silent = []
         for peer in self.by_worker.values():
-            silent_s = max([lane.tend(now) for lane in peer.lanes])
+            silent_s = max([link.tend(now) for link in peer.links])
             if silent_s > LOST_AFTER_S and now - peer.reported_s >= REPORT_AGAIN_S:
                 peer.reported_s = now
                 silent.append(peer)
-            if any(lane.receiving.owes_soon() if is_time else lane.receiving.owes_much() for lane in peer.lanes):
+            if any(link.receiving.owes_soon() if is_time else link.receiving.owes_much() for link in peer.links):
                 self._acknowledge(peer)
         return silent
 
@@ -303,7 +303,7 @@ class Unsendable(NamedTuple):
     error: Exception
 
 
-class Draft:
+class PacketBuilder:
     """A packet in the making."""
 
     __slots__ = ("charges", "frames", "headers", "messages", "schemas", "size")

@@ -1,4 +1,4 @@
-"""A bell that one thread rings and another one, which polls sockets, hears."""
+"""A signal that one thread rings and another one, which polls sockets, hears."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 
-class Bell:
+class SignalSocket:
     """Rings once, however often it is rung, until it is silenced."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Bell:
                 os.write(self._in, b"!")
 
     def silence(self) -> None:
-        """Call this before looking at what the bell was rung for, so that nothing is overlooked."""
+        """Call this before looking at what the signal was rung for, so that nothing is overlooked."""
         with suppress(BlockingIOError):
             os.read(self.descriptor, 4096)
         self._is_ringing = False

@@ -21,7 +21,7 @@ from dirigo.kernel.interface.message import (
     Unsync,
     View,
 )
-from dirigo.runtime.transport.payload import Frame, Packed, Schemas, pack
+from dirigo.runtime.transport.payload import Frame, PackedPayload, Schemas, pack
 
 FORMAT = 2  # of packets; workers of one cluster run the same version
 _WATERMARK, _PACKED = 0, 1
@@ -49,7 +49,7 @@ class Pressure(msgspec.Struct, frozen=True, tag=True, array_like=True):
     costs: tuple[tuple[str, int, float], ...] = ()  # (function, rows, seconds per row), if there is news
 
 
-class Head(msgspec.Struct, frozen=True, array_like=True):
+class PacketHead(msgspec.Struct, frozen=True, array_like=True):
     """What a packet begins with."""
 
     format: int
@@ -66,10 +66,10 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Head)
+_decoder = msgspec.msgpack.Decoder(PacketHead)
 
 
-def encode_head(head: Head) -> bytes:
+def encode_head(head: PacketHead) -> bytes:
     return _encoder.encode(head)
 
 
@@ -78,7 +78,7 @@ def stripped(message: Message, schemas: Schemas) -> tuple[Message, list[Frame], 
     kind = type(message)
     if kind is Data:
         payload = message.payload  # type: ignore[union-attr]
-        packed = payload if type(payload) is Packed else pack(payload, message.to, schemas)
+        packed = payload if type(payload) is PackedPayload else pack(payload, message.to, schemas)
         return _with_payload(message, packed.head), packed.frames, packed.nbytes, packed.schema_ids()  # type: ignore[arg-type,return-value]
     strip = _STRIPPERS.get(kind)
     if strip is None:
@@ -88,7 +88,7 @@ def stripped(message: Message, schemas: Schemas) -> tuple[Message, list[Frame], 
     return header, writer.frames, writer.nbytes, writer.schema_ids
 
 
-def decode_head(frames: Sequence[bytes]) -> Head:
+def decode_head(frames: Sequence[bytes]) -> PacketHead:
     """The head of a packet: enough to know whether the rest is wanted."""
     try:
         head = _decoder.decode(frames[0])
@@ -99,7 +99,7 @@ def decode_head(frames: Sequence[bytes]) -> Head:
     return head
 
 
-def decode_messages(head: Head, frames: Sequence[bytes], schemas: Schemas) -> list[Message | Pressure | Broken]:
+def decode_messages(head: PacketHead, frames: Sequence[bytes], schemas: Schemas) -> list[Message | Pressure | Broken]:
     """The messages of a packet. All that they carry stays packed: this runs no user code."""
     try:
         for number, text in head.schemas:
@@ -162,7 +162,7 @@ class _Writer:
             return None
         if type(payload) is Watermark:  # by far the most frequent
             return (_WATERMARK, payload.time_ms, payload.is_idle)
-        packed = payload if type(payload) is Packed else pack(payload, self._to, self._schemas)
+        packed = payload if type(payload) is PackedPayload else pack(payload, self._to, self._schemas)
         self.frames += packed.frames
         self.nbytes += packed.nbytes
         self.schema_ids += packed.schema_ids()
@@ -177,13 +177,13 @@ class _Reader:
         self._next = 0
         self._schemas = schemas
 
-    def packed(self, head: Any) -> Packed:
+    def packed(self, head: Any) -> PackedPayload:
         count = head[1]
         if not 0 <= count <= len(self._frames) - self._next:
             raise BadPacketError("frames are missing")
         frames = self._frames[self._next : self._next + count]
         self._next += count
-        packed = Packed(head, frames, self._schemas)
+        packed = PackedPayload(head, frames, self._schemas)
         if any(number not in self._schemas.by_id for number in packed.schema_ids()):
             raise BadPacketError("a schema is missing")
         return packed

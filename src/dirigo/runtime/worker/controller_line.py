@@ -13,7 +13,7 @@ import zmq
 from dirigo.runtime import control
 from dirigo.runtime.transport.authenticator import Refusals
 from dirigo.runtime.transport.channel import Channel, decode_head
-from dirigo.runtime.transport.pieces import cut
+from dirigo.runtime.transport.fragments import cut
 from dirigo.runtime.transport.reconnect import connect_again
 
 ALONE_AFTER_S = 15.0  # without the controller

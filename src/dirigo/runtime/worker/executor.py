@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from dirigo.flow.sources.reader import Emission, SourceReader
-from dirigo.kernel import CriticalRun, Data, Errand, ErrandKind, Executable, job_of
+from dirigo.flow.sources.reader import SourceReader
+from dirigo.kernel import CriticalOutput, CriticalRun, Data, Errand, ErrandKind, Output, RunnableMessage, job_of
 from dirigo.runtime.control import ActorEnded
+from dirigo.runtime.worker.core import WorkerCore, size_of, told
 from dirigo.runtime.worker.installed_job import ROWS_AT_ONCE, InstalledJob
 from dirigo.runtime.worker.last_words import LastWords
-from dirigo.runtime.worker.site import Site, size_of, told
 from dirigo.runtime.worker.user_code import HostedStates, do
 
 _log = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ class JobGone(BaseException):  # raised inside user code, which must not take it
 class Executor:
     """The loop of the worker thread."""
 
-    def __init__(self, site: Site, last_words: LastWords) -> None:
-        self._site = site
+    def __init__(self, core: WorkerCore, last_words: LastWords) -> None:
+        self._core = core
         self._last_words = last_words
         self._thread_id = threading.get_ident()
         self._look_at_s = 0.0  # when to look for a source that is to be read although messages wait
@@ -48,22 +48,22 @@ class Executor:
         self._interrupted: str | None = None  # the job whose code was told to stop, until it has
 
     def run(self) -> None:
-        """Until the site stops."""
-        site = self._site
-        message: Executable | None = None
+        """Until the core stops."""
+        core = self._core
+        message: RunnableMessage | None = None
         elapsed = 0.0
         failure: Failure | None = None
         errand: Errand | None = None
         outcome: Any = None
         while True:
             reading: tuple[InstalledJob, SourceReader] | None = None
-            while site.to_close:
-                gone = site.to_close.popleft()
+            while core.to_close:
+                gone = core.to_close.popleft()
                 self._guarded(gone.id, gone.close_readers)
-            with site.lock:
-                if site.is_stopping:
+            with core.lock:
+                if core.is_stopping:
                     return
-                now = site.worker.now = site.clock()
+                now = core.worker.now = core.clock()
                 if message is not None:
                     self._finish(message, elapsed, failure)
                     message = None
@@ -71,7 +71,7 @@ class Executor:
                     self._finish_errand(errand, elapsed, outcome, failure)
                     outcome = None
                 failure = None
-                errand = site.next_errand()
+                errand = core.next_errand()
                 if errand is None and now >= self._look_at_s:
                     reading = self._choose_source(now, while_messages_wait=True)
                     if reading is None:
@@ -80,9 +80,9 @@ class Executor:
                     message = self._choose_message()
                     if message is None:
                         reading = self._choose_source(now, while_messages_wait=False)
-                        site.is_idle = reading is None
+                        core.is_idle = reading is None
                 elif errand is not None:
-                    site.running_since = time.monotonic()
+                    core.running_since = time.monotonic()
             if message is not None:
                 began = time.perf_counter()
                 failure = self._apply(message)
@@ -94,24 +94,24 @@ class Executor:
             elif reading is not None:
                 self._read(*reading)
             else:
-                site.wait_for_work(self._patience())
+                core.wait_for_work(self._patience())
 
     # --- messages ------------------------------------------------------------------------------------------------------
 
-    def _choose_message(self) -> Executable | None:
-        site = self._site
+    def _choose_message(self) -> RunnableMessage | None:
+        core = self._core
         try:
-            message = site.worker.next()
+            message = core.worker.next()
         except Exception as error:
-            site.worker.abandon()  # it may have been chosen before something failed
-            site.fail_for(error)
+            core.worker.abandon()  # it may have been chosen before something failed
+            core.fail_for(error)
             return None
-        site.running_since = None if message is None else time.monotonic()
+        core.running_since = None if message is None else time.monotonic()
         return message
 
-    def _apply(self, message: Executable) -> Failure | None:
+    def _apply(self, message: RunnableMessage) -> Failure | None:
         self._last_words.note(message.to)
-        failure = self._explained(job_of(message.to), self._site.worker.apply)
+        failure = self._explained(job_of(message.to), self._core.worker.apply)
         self._last_words.note("")
         return failure
 
@@ -122,7 +122,7 @@ class Executor:
 
         def work() -> None:
             nonlocal outcome
-            outcome = do(errand, self._site.schemas)
+            outcome = do(errand, self._core.schemas)
 
         self._last_words.note(address)
         failure = self._explained(job_of(address), work)
@@ -161,44 +161,44 @@ class Executor:
         self._interrupted = None
         return failure
 
-    def _finish(self, message: Executable, elapsed: float, failure: Failure | None) -> None:
+    def _finish(self, message: RunnableMessage, elapsed: float, failure: Failure | None) -> None:
         """Under the lock: the outcome of a message that was executed."""
-        site = self._site
-        site.busy_s += elapsed
-        site.messages += 1
-        site.running_since = None
-        job = site.jobs.get(job_of(message.to))
-        if site.worker.running is not message or job is None:
+        core = self._core
+        core.busy_s += elapsed
+        core.messages += 1
+        core.running_since = None
+        job = core.jobs.get(job_of(message.to))
+        if core.worker.running is not message or job is None:
             return  # the job went meanwhile, and the kernel has forgotten the message
         job.figures.busy_s += elapsed
         if failure is not None:
-            site.worker.abandon()
-            site.fail(job.id, *failure)
+            core.worker.abandon()
+            core.fail(job.id, *failure)
             return
         try:
-            trail = site.worker.finish(elapsed)
+            trail = core.worker.finish(elapsed)
         except Exception as error:  # a strategy's hooks may raise anything
-            site.worker.abandon()
-            site.fail_for(error, job.id)
+            core.worker.abandon()
+            core.fail_for(error, job.id)
             return
-        rows = site.worker.rows(message)
+        rows = core.worker.rows(message)
         job.note_cost(message, rows, elapsed)
         is_result = message.to in job.leaves and type(message) is Data
-        job.figures.account.note(message, site.worker.now, trail, rows if is_result else 0)
+        job.figures.account.note(message, core.worker.now, trail, rows if is_result else 0)
         if type(message) is Data:
             job.budget.queued -= size_of(message.payload)
         elif message.to in job.leaves:
             self._look_for_the_end(job, message)  # type: ignore[arg-type]
-        site.flush()
-        site.tell_pressure_of(job)
+        core.flush()
+        core.tell_pressure_of(job)
 
     def _finish_errand(self, errand: Errand, elapsed: float, outcome: Any, failure: Failure | None) -> None:
         """Under the lock: the outcome of an errand."""
-        site = self._site
-        site.busy_s += elapsed
-        site.running_since = site.handling = None
-        job = site.jobs.get(job_of(errand.instance.address))
-        if job is None or not site.knows(errand):
+        core = self._core
+        core.busy_s += elapsed
+        core.running_since = core.handling = None
+        job = core.jobs.get(job_of(errand.instance.address))
+        if job is None or not core.knows(errand):
             return  # the job went meanwhile
         job.figures.busy_s += elapsed
         if failure is not None and errand.kind is ErrandKind.SIZE:  # which is no reason to fail
@@ -206,19 +206,19 @@ class Executor:
             errand.instance.states.can_be_measured = False  # type: ignore[attr-defined]
             return
         if failure is not None:
-            site.fail(job.id, *failure)
+            core.fail(job.id, *failure)
             return
         try:
             errand.finish(outcome)
         except Exception as error:  # a strategy's hooks may raise anything
-            site.fail_for(error, job.id)
+            core.fail_for(error, job.id)
             return
-        site.flush()
+        core.flush()
 
     def _look_for_the_end(self, job: InstalledJob, message: CriticalRun) -> None:
-        states = self._site.worker.instance(message.to).states
+        states = self._core.worker.instance(message.to).states
         if isinstance(states, HostedStates) and states.has_ended():
-            self._site.report(ActorEnded(job.id, message.to))
+            self._core.report(ActorEnded(job.id, message.to))
 
     def interrupt(self, job: str) -> bool:
         """From another thread: stop user code of a job that is gone. Whether there is any to stop."""
@@ -243,14 +243,14 @@ class Executor:
 
     def _choose_source(self, now: float, *, while_messages_wait: bool) -> tuple[InstalledJob, SourceReader] | None:
         """Under the lock: jobs in turn."""
-        site = self._site
-        jobs = list(site.jobs.values())
+        core = self._core
+        jobs = list(core.jobs.values())
         for number in range(len(jobs)):
             job = jobs[(self._turn + number) % len(jobs)]
             ending = job.next_to_end()
             if ending is not None:
                 return job, ending
-            job.is_paused = bool(job.active) and job.budget.is_over(site.under_way(job))
+            job.is_paused = bool(job.active) and job.budget.is_over(core.under_way(job))
             if job.is_paused:
                 continue
             reader = job.next_reader(now, while_messages_wait=while_messages_wait)
@@ -260,57 +260,57 @@ class Executor:
         return None
 
     def _read(self, job: InstalledJob, reader: SourceReader) -> None:
-        site = self._site
+        core = self._core
         rows_before = reader.rows
-        emissions: Sequence[Emission] = ()
-        tightest_s = min((each.latency_s for each in tuple(site.jobs.values())), default=inf)
+        outputs: Sequence[Output | CriticalOutput] = ()
+        tightest_s = min((each.latency_s for each in tuple(core.jobs.values())), default=inf)
 
         def read() -> None:
-            nonlocal emissions
+            nonlocal outputs
             job.cut_messages(reader, tightest_s)
-            emissions = job.read(reader, ROWS_AT_ONCE, site.clock())
+            outputs = job.read(reader, ROWS_AT_ONCE, core.clock())
 
-        site.running_since = time.monotonic()
+        core.running_since = time.monotonic()
         self._last_words.note(reader.target)
         began = time.perf_counter()
         failure = self._explained(job.id, read)
         elapsed = time.perf_counter() - began
         self._last_words.note("")
-        with site.lock:
-            site.running_since = None
-            if job.id not in site.jobs:
+        with core.lock:
+            core.running_since = None
+            if job.id not in core.jobs:
                 return
             job.turn_s[reader.address] = self._next_turn(reader, elapsed)
             job.figures.busy_s += elapsed
-            site.busy_s += elapsed
+            core.busy_s += elapsed
             if failure is not None:
-                site.fail(job.id, *failure)
+                core.fail(job.id, *failure)
                 return
             job.note_read(reader, rows_before)
-            if not emissions:
-                job.retry_s[reader.address] = _ask_again_at(site.clock(), reader.split.next_due_s)
+            if not outputs:
+                job.retry_s[reader.address] = _ask_again_at(core.clock(), reader.split.next_due_s)
             source = job.sources[reader.address]
-            site.worker.now = site.clock()
+            core.worker.now = core.clock()
             try:
-                for emission in emissions:
+                for emission in outputs:
                     source.emit(emission)
             except Exception as error:
-                site.fail_for(error, job.id)
+                core.fail_for(error, job.id)
                 return
-            site.flush()
+            core.flush()
 
     def _next_turn(self, reader: SourceReader, elapsed: float) -> float:
         """When a source is read again although messages wait. All sources together get half of the time at most."""
-        now, due_s = self._site.clock(), reader.split.next_due_s
-        sources = sum(len(job.active) for job in self._site.jobs.values())
+        now, due_s = self._core.clock(), reader.split.next_due_s
+        sources = sum(len(job.active) for job in self._core.jobs.values())
         if due_s is None:
             return now + max(SOURCE_EVERY_S, elapsed) * sources
         return max(due_s, now + max(PACED_EVERY_S, elapsed * sources))
 
     def _patience(self) -> float:
         """How long to sleep if nothing comes: sources that had nothing are asked again."""
-        now = self._site.clock()
-        asked_at = [each for job in tuple(self._site.jobs.values()) for each in job.asked_again_at()]
+        now = self._core.clock()
+        asked_at = [each for job in tuple(self._core.jobs.values()) for each in job.asked_again_at()]
         # One that could be asked now waits for something else, such as room or a barrier's acknowledgment.
         return min((at - now if at > now else ASK_AGAIN_S for at in asked_at), default=_IDLE_S)
 

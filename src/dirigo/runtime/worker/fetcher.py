@@ -25,15 +25,15 @@ from dirigo.runtime import control
 from dirigo.runtime.folders import show_life
 from dirigo.runtime.ingest.staging import StagingError
 from dirigo.runtime.results.poster import LogPosting
-from dirigo.runtime.transport.authenticator import Gate
-from dirigo.runtime.transport.inbound import Lanes
+from dirigo.runtime.transport.authenticator import Authenticator
 from dirigo.runtime.transport.peers import CONTROL, DATA
 from dirigo.runtime.worker.clock import WorkerClock
 from dirigo.runtime.worker.controller_line import Line
+from dirigo.runtime.worker.core import WorkerCore
 from dirigo.runtime.worker.executor import Executor
+from dirigo.runtime.worker.inbound import InboundSockets
 from dirigo.runtime.worker.installed_job import InstalledJob
 from dirigo.runtime.worker.last_words import LastWords
-from dirigo.runtime.worker.site import Site
 
 BEAT_S = 0.25
 TEND_S = TELL_EVERY_S
@@ -49,10 +49,10 @@ class Fetcher:
 
     def __init__(
         self,
-        site: Site,
+        core: WorkerCore,
         executor: Executor,
-        gate: Gate,
-        lanes: tuple[zmq.Socket[bytes], zmq.Socket[bytes]],
+        authenticator: Authenticator,
+        inbound: tuple[zmq.Socket[bytes], zmq.Socket[bytes]],
         line: Line,
         posting: LogPosting,
         hello: control.Hello,
@@ -61,10 +61,10 @@ class Fetcher:
         clock: WorkerClock,
         stop_executor: Callable[[BaseException | None], None],
     ) -> None:
-        self._site = site
+        self._core = core
         self._executor = executor
-        self._gate = gate
-        self._lanes = Lanes(site, lanes)
+        self._authenticator = authenticator
+        self._inbound = InboundSockets(core, inbound)
         self._line = line
         self._posting = posting
         self._hello = hello
@@ -96,30 +96,36 @@ class Fetcher:
 
     def _loop(self) -> None:
         poller = zmq.Poller()
-        lanes = self._lanes
-        watched = [*lanes.sockets, self._line.socket, self._posting.socket, self._gate.socket, *self._gate.monitors]
+        inbound = self._inbound
+        watched = [
+            *inbound.sockets,
+            self._line.socket,
+            self._posting.socket,
+            self._authenticator.socket,
+            *self._authenticator.monitors,
+        ]
         for socket in watched:
             poller.register(socket, zmq.POLLIN)
-        poller.register(self._site.bell.descriptor, zmq.POLLIN)
-        control_lane, data_lane = lanes.sockets
+        poller.register(self._core.signal.descriptor, zmq.POLLIN)
+        control_socket, data_socket = inbound.sockets
         while not self._is_done:
             ready = dict(poller.poll(int(TEND_S * 1000)))
-            if control_lane in ready:
-                lanes.take_in(CONTROL)
+            if control_socket in ready:
+                inbound.take_in(CONTROL)
             if self._line.socket in ready:
                 self._obey()
-            if data_lane in ready:
-                lanes.take_in(DATA)
-            if self._site.bell.descriptor in ready:
-                self._site.bell.silence()
-            if self._gate.socket in ready:
-                self._gate.answer()
-            for monitor in self._gate.monitors:
+            if data_socket in ready:
+                inbound.take_in(DATA)
+            if self._core.signal.descriptor in ready:
+                self._core.signal.silence()
+            if self._authenticator.socket in ready:
+                self._authenticator.answer()
+            for monitor in self._authenticator.monitors:
                 if monitor in ready:
-                    self._gate.look(monitor)
+                    self._authenticator.look(monitor)
             if self._posting.socket in ready:
-                self._posting.receive(self._site)
-            self._posting.post(self._site)
+                self._posting.receive(self._core)
+            self._posting.post(self._core)
             self._tell_controller()
             now = time.monotonic()
             if now - self._tended_s >= TEND_S:
@@ -131,22 +137,22 @@ class Fetcher:
     def _tend(self, now: float) -> None:
         if self._given_up is not None:
             raise RuntimeError(self._given_up)
-        self._gate.tend()
+        self._authenticator.tend()
         self._clock.follow()
-        site = self._site
-        with site.lock:
-            silent = site.peers.tend()
-            worker = site.worker
-            worker.now = site.clock()
+        core = self._core
+        with core.lock:
+            silent = core.peers.tend()
+            worker = core.worker
+            worker.now = core.clock()
             self._fire_timers()
-            site.tell_load()
-            site.bell.silence()  # and look: should it ever have been rung half, it is heard again from now on
+            core.tell_load()
+            core.signal.silence()  # and look: should it ever have been rung half, it is heard again from now on
             lost = [
-                control.PeerLost(peer.member.worker, peer.member.incarnation, site.users_of(peer.member.worker))
+                control.PeerLost(peer.member.worker, peer.member.incarnation, core.users_of(peer.member.worker))
                 for peer in silent
             ]
         for each in lost:
-            site.report(each)
+            core.report(each)
         for job, until in list(self._condemned.items()):
             if now >= until and self._executor.busy_with() == job:
                 raise RuntimeError(f"the code of the removed job {job} does not stop")
@@ -154,14 +160,14 @@ class Fetcher:
                 del self._condemned[job]
 
     def _fire_timers(self) -> None:
-        site = self._site
+        core = self._core
         try:
-            due = site.worker.next_timer()
-            if due is not None and due <= site.worker.now:
-                site.worker.fire_timers()
-                site.flush()
+            due = core.worker.next_timer()
+            if due is not None and due <= core.worker.now:
+                core.worker.fire_timers()
+                core.flush()
         except Exception as error:  # unless a strategy failed, whose it was is not known
-            site.fail_for(error)
+            core.fail_for(error)
 
     # --- the controller ------------------------------------------------------------------------------------------------
 
@@ -172,48 +178,48 @@ class Fetcher:
             faulthandler.dump_traceback_later(FROZEN_AFTER_S, exit=True, file=self._last_words.frozen_file)
             self._line.look()
             show_life()
-            if self._site.peers.incarnation:
+            if self._core.peers.incarnation:
                 self._line.beat(self._beat())
             elif now - self._greeted_s >= 1.0:
                 self._greeted_s = now
                 self._line.greet(self._hello)
-        self._line.report(self._site.reports)
+        self._line.report(self._core.reports)
 
     def _beat(self) -> control.Beat:
-        site = self._site
-        with site.lock:
-            running = site.worker.running
-            running_s = 0.0 if site.running_since is None else time.monotonic() - site.running_since
+        core = self._core
+        with core.lock:
+            running = core.worker.running
+            running_s = 0.0 if core.running_since is None else time.monotonic() - core.running_since
             self._look_at_states()
-            site.look_at_leases()
-            for job in site.jobs.values():
+            core.look_at_leases()
+            for job in core.jobs.values():
                 job.refresh()
-                job.figures.rounds, job.figures.gathered = site.worker.rounds.get(job.id, (0, 0))
-                site.tell_pressure_of(job, is_time=True)
+                job.figures.rounds, job.figures.gathered = core.worker.rounds.get(job.id, (0, 0))
+                core.tell_pressure_of(job, is_time=True)
                 job.figures.waiting = ()
-            for name, told in site.barriers_waiting():
-                if name in site.jobs:
-                    site.jobs[name].figures.waiting += (told,)
+            for name, told in core.barriers_waiting():
+                if name in core.jobs:
+                    core.jobs[name].figures.waiting += (told,)
             figures = control.WorkerFigures(
-                busy_s=site.busy_s + running_s,
-                messages=site.messages,
-                queued_bytes=sum(job.budget.queued for job in site.jobs.values()),
+                busy_s=core.busy_s + running_s,
+                messages=core.messages,
+                queued_bytes=sum(job.budget.queued for job in core.jobs.values()),
                 rss_bytes=_resident_bytes(),
-                running=site.handling if running is None else running.to,
+                running=core.handling if running is None else running.to,
                 running_s=running_s,
-                refused=dict(site.refusals.counts),
+                refused=dict(core.refusals.counts),
             )
-            return control.Beat(site.peers.incarnation, figures, {job.id: job.figures for job in site.jobs.values()})
+            return control.Beat(core.peers.incarnation, figures, {job.id: job.figures for job in core.jobs.values()})
 
     def _look_at_states(self) -> None:
         """Under the lock: some states at a time, so that thousands of actors do not hold up the worker."""
-        worker = self._site.worker
-        for job in self._site.jobs.values():
+        worker = self._core.worker
+        for job in self._core.jobs.values():
             specs = job.specs
             for _ in range(min(len(specs), _STATES_AT_ONCE)):
                 address = specs[job.state_cursor % len(specs)].address
                 job.state_cursor += 1
-                size = self._site.state_bytes(address) if address in worker.parties else 0
+                size = self._core.state_bytes(address) if address in worker.participants else 0
                 job.budget.state_bytes += size - job.state_sizes.get(address, 0)
                 job.state_sizes[address] = size
 
@@ -224,16 +230,16 @@ class Fetcher:
             self._line.acknowledge()
 
     def _do(self, order: control.ToWorker) -> None:
-        site = self._site
+        core = self._core
         match order:
             case control.Welcome():
-                site.peers.incarnation = order.incarnation
-                self._posting.connect(order.log, site.worker.id, order.incarnation)
-                with site.lock:
-                    site.set_members(order.members)
+                core.peers.incarnation = order.incarnation
+                self._posting.connect(order.log, core.worker.id, order.incarnation)
+                with core.lock:
+                    core.set_members(order.members)
             case control.Members():
-                with site.lock:
-                    site.set_members(order.members, order.left)
+                with core.lock:
+                    core.set_members(order.members, order.left)
             case control.Install():
                 # In a thread of its own: it runs the user's imports, and the worker thread may be busy with others.
                 threading.Thread(target=self._install, args=(order,), name=f"install {order.job}", daemon=True).start()
@@ -246,19 +252,19 @@ class Fetcher:
             case control.Remove():
                 self._remove(order.job)
             case control.Release():
-                site.report(control.Released(order.request, self._release(order)))
+                core.report(control.Released(order.request, self._release(order)))
             case control.Stop():
                 self._is_done = True
             case control.Pulse():
                 pass
 
     def _change(self, name: str, change: Callable[[InstalledJob], None]) -> None:
-        with self._site.lock:
-            job = self._site.jobs.get(name)
+        with self._core.lock:
+            job = self._core.jobs.get(name)
             if job is not None:
                 change(job)
-                if self._site.is_idle:
-                    self._site.wake_worker()
+                if self._core.is_idle:
+                    self._core.wake_worker()
 
     def _start(self, job: InstalledJob, order: control.Start) -> None:
         self._set_helpers(job, order)
@@ -267,39 +273,39 @@ class Fetcher:
     def _set_helpers(self, job: InstalledJob, order: control.Start | control.Helpers) -> None:
         job.helpers = frozenset(order.helpers)
         job.helpers_version = order.version
-        self._site.count_helpers()
+        self._core.count_helpers()
 
     def _install(self, order: control.Install) -> None:
-        site = self._site
+        core = self._core
         try:
-            job = InstalledJob(order, site.worker.id, site.post_result, site.schemas, self._folder)
-            with site.lock:
+            job = InstalledJob(order, core.worker.id, core.post_result, core.schemas, self._folder)
+            with core.lock:
                 if order.job in self._removed:
                     job.close()
                     return
-                site.add(job)
+                core.add(job)
         except BaseException as error:  # whatever the user's imports raise
             trace = "".join(traceback.format_exception(error))
             sentence = " ".join(f"{type(error).__name__}: {error}".split())
-            site.report(control.Installed(order.job, sentence, trace))
+            core.report(control.Installed(order.job, sentence, trace))
             return
-        site.report(control.Installed(order.job, pushed=tuple(job.staging)))
+        core.report(control.Installed(order.job, pushed=tuple(job.staging)))
 
     def _remove(self, name: str) -> None:
-        with self._site.lock:
+        with self._core.lock:
             self._removed.append(name)
-            job = self._site.jobs.get(name)
+            job = self._core.jobs.get(name)
             if job is not None:
                 job.refresh()
-                job.figures.rounds, job.figures.gathered = self._site.worker.rounds.get(name, (0, 0))
-            self._site.report(control.Removed(name, control.JobFigures() if job is None else job.figures))
-            self._site.remove(name)
+                job.figures.rounds, job.figures.gathered = self._core.worker.rounds.get(name, (0, 0))
+            self._core.report(control.Removed(name, control.JobFigures() if job is None else job.figures))
+            self._core.remove(name)
         if self._executor.interrupt(name):
             self._condemned[name] = time.monotonic() + STOP_AFTER_S
 
     def _release(self, order: control.Release) -> str:
-        with self._site.lock:
-            job = self._site.jobs.get(order.job)
+        with self._core.lock:
+            job = self._core.jobs.get(order.job)
         if job is None:
             return "the job has ended"
         try:

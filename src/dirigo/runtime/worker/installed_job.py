@@ -16,11 +16,13 @@ import pyarrow as pa
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.plan.job import Job
 from dirigo.flow.sources.pushed import PushedSource, PushedSplit
-from dirigo.flow.sources.reader import Emission, SourceReader
+from dirigo.flow.sources.reader import SourceReader
 from dirigo.kernel import (
     Address,
-    Executable,
-    Source,
+    CriticalOutput,
+    Output,
+    RunnableMessage,
+    SourceActor,
     WorkerId,
     operator_of,
 )
@@ -77,7 +79,7 @@ class InstalledJob:
         self.remains: list[Any] = []  # what the kernel kept for it, once it is gone
         self.source_workers = frozenset(job.homes[reader.address] for reader in job.readers)
         self.readers: list[SourceReader] = []  # those that are read here
-        self.sources: dict[Address, Source] = {}
+        self.sources: dict[Address, SourceActor] = {}
         self.staging: dict[tuple[str, int], Staging] = {}  # (source, split) -> where rows from outside wait
         self._staging_lock = Lock()  # rows come in on one thread, and are released on another
         for reader in job.readers:
@@ -152,15 +154,15 @@ class InstalledJob:
             return False
         return "" in self.to_end or operator_of(reader.target) in self.to_end
 
-    def read(self, reader: SourceReader, rows_max: int, now: float) -> Sequence[Emission]:
+    def read(self, reader: SourceReader, rows_max: int, now: float) -> Sequence[Output | CriticalOutput]:
         """Read a piece of a source, or end it. Runs without the lock."""
         if self.should_end(reader):
-            emissions: list[Emission] = []
-            reader.end(emissions, now)
-            return emissions
+            outputs: list[Output | CriticalOutput] = []
+            reader.end(outputs, now)
+            return outputs
         return sealed_outputs(reader.read(rows_max, now), reader.target, self._schemas)
 
-    def note_cost(self, message: Executable, rows: int, elapsed_s: float) -> None:
+    def note_cost(self, message: RunnableMessage, rows: int, elapsed_s: float) -> None:
         """Learn what rows cost, so that sources cut them into messages that do not take long: no message is interrupted."""
         if not message.critical:
             self.row_costs.learn(message.to, rows, elapsed_s)

@@ -19,25 +19,25 @@ import zmq
 
 from dirigo.runtime.control import Bootstrap, Hello
 from dirigo.runtime.folders import SUCCEEDED_WITHIN_S, OwnFolder, remove_abandoned
-from dirigo.runtime.ingest.thread import Intake
+from dirigo.runtime.ingest.thread import IngestThread
 from dirigo.runtime.results.poster import LogPosting
-from dirigo.runtime.transport.authenticator import Gate, Refusals
+from dirigo.runtime.transport.authenticator import Authenticator, Refusals
 from dirigo.runtime.transport.keys import KeyPair
 from dirigo.runtime.transport.payload import Schemas
 from dirigo.runtime.transport.peers import Peers
 from dirigo.runtime.worker.clock import WorkerClock
 from dirigo.runtime.worker.controller_line import Line
+from dirigo.runtime.worker.core import WorkerCore
 from dirigo.runtime.worker.executor import Executor
 from dirigo.runtime.worker.fetcher import Fetcher
 from dirigo.runtime.worker.last_words import LastWords
-from dirigo.runtime.worker.site import Site
 
 # How long a thread may keep the interpreter while another one waits. The fetcher's answers come after this long beside a
 # busy function, so it is shorter than usual; each switch costs some microseconds.
 SWITCH_S = 0.0005
 _LEAVE_AFTER_S = 5.0  # user code that does not return when the worker has to go
 _PACKETS_MOST = 1000
-_LANES, _INTAKE = "lanes", "intake"  # the doors of a worker
+_INBOUND, _INGEST = "inbound", "ingest"  # the doors of a worker
 
 
 def run_worker(bootstrap: Bootstrap) -> None:
@@ -69,13 +69,13 @@ class _Worker:
         keys, own = bootstrap.keys, KeyPair.new()
         refusals = Refusals(f"worker {bootstrap.worker}")
         host = reachable_host(bootstrap.controller)
-        gate = Gate(context, {_LANES: bootstrap.lanes, _INTAKE: bootstrap.intake}, refusals)
-        lanes = (_listening(context, zmq.PULL, own, _LANES), _listening(context, zmq.PULL, own, _LANES))
-        intake = _listening(context, zmq.ROUTER, own, _INTAKE)
-        for listener in (*lanes, intake):
-            gate.watch(listener)
+        authenticator = Authenticator(context, {_INBOUND: bootstrap.inbound, _INGEST: bootstrap.ingest}, refusals)
+        inbound = (_listening(context, zmq.PULL, own, _INBOUND), _listening(context, zmq.PULL, own, _INBOUND))
+        ingest = _listening(context, zmq.ROUTER, own, _INGEST)
+        for listener in (*inbound, ingest):
+            authenticator.watch(listener)
         control, data, pushed = (
-            f"tcp://{host}:{listener.bind_to_random_port(f'tcp://{host}')}" for listener in (*lanes, intake)
+            f"tcp://{host}:{listener.bind_to_random_port(f'tcp://{host}')}" for listener in (*inbound, ingest)
         )
         controller = context.socket(zmq.DEALER)
         log = context.socket(zmq.DEALER)
@@ -87,10 +87,10 @@ class _Worker:
         schemas = Schemas()
         peers = Peers(context, keys, bootstrap.worker, schemas, time.monotonic)
         clock = WorkerClock()
-        self.site = Site(bootstrap.worker, peers, schemas, refusals, clock)
+        self.core = WorkerCore(bootstrap.worker, peers, schemas, refusals, clock)
         self._last_words = LastWords(folder)
         remove_abandoned(_folders_of(bootstrap), first=self._last_words.read_left)
-        self._executor = Executor(self.site, self._last_words)
+        self._executor = Executor(self.core, self._last_words)
         hello = Hello(
             bootstrap.run,
             bootstrap.worker,
@@ -104,10 +104,10 @@ class _Worker:
             self._last_words.before_frozen,
         )
         self._fetcher = Fetcher(
-            self.site,
+            self.core,
             self._executor,
-            gate,
-            lanes,
+            authenticator,
+            inbound,
             Line(controller, bootstrap.controller, refusals),
             LogPosting(log),
             hello,
@@ -116,11 +116,11 @@ class _Worker:
             clock,
             self._stop_executor,
         )
-        self._intake = Intake(intake, self.site.jobs.get, refusals, self._fetcher.give_up)
+        self._ingest = IngestThread(ingest, self.core.jobs.get, refusals, self._fetcher.give_up)
         self._failure: BaseException | None = None
         self._has_left = threading.Event()
-        self._own_sockets = (*lanes, controller, log)
-        self._gate = gate
+        self._own_sockets = (*inbound, controller, log)
+        self._authenticator = authenticator
 
     def run(self) -> None:
         thread = threading.Thread(target=self._fetcher.run, name="fetcher", daemon=True)
@@ -133,10 +133,10 @@ class _Worker:
     def _run(self, fetcher: threading.Thread) -> None:
         self._executor.run()  # user code is used to the main thread
         fetcher.join()
-        self._intake.stop()
-        self.site.close()
+        self._ingest.stop()
+        self.core.close()
         self._last_words.close()
-        self._gate.close()
+        self._authenticator.close()
         for each in self._own_sockets:
             each.close(0)
         if self._failure is not None:
@@ -145,9 +145,9 @@ class _Worker:
     def _stop_executor(self, failure: BaseException | None) -> None:
         """The fetcher has ended, so the worker does. Called on the fetcher's thread."""
         self._failure = failure
-        with self.site.lock:
-            self.site.is_stopping = True
-            self.site.wake_worker()
+        with self.core.lock:
+            self.core.is_stopping = True
+            self.core.wake_worker()
         threading.Thread(target=self._leave, name="leave", daemon=True).start()
 
     def _leave(self) -> None:

@@ -1,4 +1,4 @@
-"""Where the kernel meets user code, so that it runs on the worker thread only, and never while that holds the site's lock.
+"""Where the kernel meets user code, so that it runs on the worker thread only, and never while that holds the core's lock.
 
 User code is more than functions: states are made, combined, compared, copied and measured by it, and whatever is pickled or
 unpickled may run it. So the kernel gets states that are made when they are first used and views that are read when the next
@@ -34,10 +34,10 @@ from dirigo.kernel import (
     States,
     operator_of,
 )
-from dirigo.runtime.transport.payload import Packed, Schemas, is_rows, opened, sealed
+from dirigo.runtime.transport.payload import PackedPayload, Schemas, is_rows, opened, sealed
 
 # What is pickled without running anybody's code.
-_PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes, Watermark, Packed})
+_PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes, Watermark, PackedPayload})
 
 Emitted = TypeVar("Emitted", bound=Output | CriticalOutput)
 
@@ -64,7 +64,7 @@ def sealed_outputs(outputs: Sequence[Emitted], emitter: Address, schemas: Schema
     return outputs
 
 
-def _sealed(payload: Any, emitter: Address, schemas: Schemas) -> Packed:
+def _sealed(payload: Any, emitter: Address, schemas: Schemas) -> PackedPayload:
     try:
         return sealed(payload, schemas, is_handed_over=False)
     except Exception as error:
@@ -172,7 +172,7 @@ class HostedBehaviour:
         if states.views:
             states.read_views()
         states.has_changed = True
-        if type(payload) is Packed:
+        if type(payload) is PackedPayload:
             payload = _read(payload, context)
         self._inner.on_message(context, payload)
         if context.outputs or context.timers:
@@ -183,7 +183,7 @@ class HostedBehaviour:
         if states.views:
             states.read_views()
         states.has_changed = True
-        if any(type(payload) is Packed for _, _, payload in critical.parts):
+        if any(type(payload) is PackedPayload for _, _, payload in critical.parts):
             parts = tuple((actor, number, _read(payload, context)) for actor, number, payload in critical.parts)
             critical = replaced(critical, parts=parts)
         self._inner.on_critical(context, critical)

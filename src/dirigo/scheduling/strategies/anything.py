@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dirigo.kernel import Address, CriticalOutput, Executable, Output, SchedulingContext, WorkerId
+from dirigo.kernel import Address, CriticalOutput, Output, RunnableMessage, SchedulingContext, WorkerId
 from dirigo.scheduling.lessees import at_random
 from dirigo.scheduling.strategy import Strategy
 
@@ -16,9 +16,9 @@ class Anything(Strategy):
     """Forwards, redirects, hands back and reorders, and now and then starts a barrier, or ends all leases of an actor."""
 
     def __init__(self) -> None:
-        self._kept: list[Executable] = []
+        self._kept: list[RunnableMessage] = []
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         if not message.critical:
             home = context.spec(message.to).home
             if home != context.id:
@@ -31,7 +31,7 @@ class Anything(Strategy):
         self._kept.append(message)
         return None
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         return self._kept.pop(context.rng.randrange(len(self._kept))) if self._kept else None
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
@@ -39,7 +39,7 @@ class Anything(Strategy):
             return None
         return at_random(context, context.workers)
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         if context.spec(message.to).home != context.id or not context.lessees(message.to):
             return
         if context.rng.random() < _SCALE_IN:

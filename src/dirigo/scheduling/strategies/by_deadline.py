@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from math import inf
 
-from dirigo.kernel import Address, Executable, SchedulingContext, WorkerId, job_of
+from dirigo.kernel import Address, RunnableMessage, SchedulingContext, WorkerId, job_of
 from dirigo.scheduling.costs import Costs
 from dirigo.scheduling.deadline_queue import DeadlineQueue
 from dirigo.scheduling.deadlines import PATIENCE_S, due, is_input_of
@@ -48,19 +48,19 @@ class ByDeadline(Strategy):
 
     # --- in ------------------------------------------------------------------------------------------------------------
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         cost_s = self.costs.expected_s(context, message)
         self.keep(context, message, self.due(context, message), cost_s, self.is_entitled(context, message, cost_s))
         return None
 
-    def due(self, context: SchedulingContext, message: Executable) -> float:
+    def due(self, context: SchedulingContext, message: RunnableMessage) -> float:
         """When a message should be done: by its deadline, or sooner if a barrier waits for it, or is it."""
         if message.to not in self._awaited:
             return due(message)
         by_barrier = self._by_barrier(context, message)
         return due(message) if by_barrier is None else min(due(message), by_barrier)
 
-    def _by_barrier(self, context: SchedulingContext, message: Executable) -> float | None:
+    def _by_barrier(self, context: SchedulingContext, message: RunnableMessage) -> float | None:
         """When a barrier should be over that waits for this message, if any does."""
         if message.to not in self._awaited:
             return None
@@ -70,7 +70,7 @@ class ByDeadline(Strategy):
             return None
         return self._hurried(context, message.to, began) if context.is_awaited(message) else None
 
-    def is_entitled(self, context: SchedulingContext, message: Executable, cost_s: float) -> bool:
+    def is_entitled(self, context: SchedulingContext, message: RunnableMessage, cost_s: float) -> bool:
         """Whether a message is in the first class. A critical one is, because its actor can do nothing else."""
         job, weight = self._weights.get(message.to) or self._job_of(context, message.to)
         shares, now = self.shares, context.now
@@ -84,20 +84,20 @@ class ByDeadline(Strategy):
             known = self._weights[actor] = (job_of(actor), context.spec(actor).objective.weight)
         return known
 
-    def keep(self, context: SchedulingContext, message: Executable, due: float, cost_s: float, is_first: bool) -> None:
+    def keep(self, context: SchedulingContext, message: RunnableMessage, due: float, cost_s: float, is_first: bool) -> None:
         if is_first:
             self.queue.push(message, due, cost_s)
         else:  # its job has had its share, so it does not starve
             self._demote(context, message, cost_s, since=inf)
 
-    def _demote(self, context: SchedulingContext, message: Executable, cost_s: float, since: float) -> None:
+    def _demote(self, context: SchedulingContext, message: RunnableMessage, cost_s: float, since: float) -> None:
         job, weight = self._job_of(context, message.to)
         handicap_s = _objective_s(context, message.to)
         if message.to in self._awaited:
             handicap_s *= BARRIER_SHARE
         self.second.push(message, job, weight, cost_s, handicap_s=handicap_s, since=since)
 
-    def take_inputs(self, actor: Address) -> list[Executable]:
+    def take_inputs(self, actor: Address) -> list[RunnableMessage]:
         """Keep no longer what has come to an actor from upstream. It has not had its share of the worker yet."""
         first = self.queue.take(lambda message: is_input_of(message, actor))
         second = self.second.take(lambda entry: is_input_of(entry.message, actor))
@@ -107,7 +107,7 @@ class ByDeadline(Strategy):
 
     # --- out -----------------------------------------------------------------------------------------------------------
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         queue, now = self.queue, context.now
         while queue.first_due() < now:
             message, cost_s = queue.pop()  # type: ignore[misc]  # there is one, since it is due
@@ -152,10 +152,10 @@ class ByDeadline(Strategy):
     def _hurried(self, context: SchedulingContext, actor: Address, began: float) -> float:
         return began + BARRIER_SHARE * _objective_s(context, actor)
 
-    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
+    def pre_apply(self, context: SchedulingContext, message: RunnableMessage) -> None:
         self._running_until = context.now + self._chosen_cost_s
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         self._running_until = 0.0
         self.costs.learn(context, message, elapsed_s)
         latency_s = message.deadline - message.created

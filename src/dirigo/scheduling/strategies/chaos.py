@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from dirigo.kernel import Address, CriticalOutput, Executable, Output, Role, SchedulingContext, WorkerId
+from dirigo.kernel import Address, CriticalOutput, Output, Role, RunnableMessage, SchedulingContext, WorkerId
 from dirigo.scheduling.deadlines import is_input_of
 from dirigo.scheduling.strategy import Strategy
 
@@ -34,9 +34,9 @@ class Chaos(Strategy):
     def __init__(self, choose: Chooser, freedom: Freedom) -> None:
         self.choose = choose
         self.freedom = freedom
-        self.kept: list[Executable] = []
+        self.kept: list[RunnableMessage] = []
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         options = self._elsewhere(context, message)
         if options:
             choice = self.choose(len(options) + 1)
@@ -45,7 +45,7 @@ class Chaos(Strategy):
         self.kept.append(message)
         return None
 
-    def _elsewhere(self, context: SchedulingContext, message: Executable) -> list[WorkerId]:
+    def _elsewhere(self, context: SchedulingContext, message: RunnableMessage) -> list[WorkerId]:
         if message.critical:
             return []
         candidates: tuple[WorkerId, ...]
@@ -55,14 +55,14 @@ class Chaos(Strategy):
             candidates = self.freedom.forward.get(message.to, ())
         return [worker for worker in candidates if context.may_forward(message, worker)]
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         blind = self.freedom.blind
         options = [index for index, message in enumerate(self.kept) if blind or context.may_run(message)]
         if not options:
             return None
         return self.kept.pop(options[self.choose(len(options)) if len(options) > 1 else 0])
 
-    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:
         given = [message for message in self.kept if self.freedom.gives_back and is_input_of(message, actor)]
         self.kept = [message for message in self.kept if not any(message is each for each in given)]
         return given

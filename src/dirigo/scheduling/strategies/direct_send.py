@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from dirigo.kernel import Address, CriticalOutput, Executable, Lane, Output, SchedulingContext, WorkerId
-from dirigo.scheduling.lessees import Span, selector_named
+from dirigo.kernel import Address, CriticalOutput, Lane, Output, RunnableMessage, SchedulingContext, WorkerId
+from dirigo.scheduling.lessees import LesseesAllowed, selector_named
 from dirigo.scheduling.strategies.by_deadline import ByDeadline
 from dirigo.scheduling.strategies.reject_send import LESSEES_MAX
-from dirigo.scheduling.strategies.returned_messages import GivenBack
+from dirigo.scheduling.strategies.returned_messages import ReturnedMessages
 
 PAUSE_S = 0.1
 _LATE = "late"
@@ -36,19 +36,19 @@ class DirectSend(ByDeadline):
     ) -> None:
         super().__init__()
         self.home_first = home_first
-        self.span = Span(lessees_max)
+        self.span = LesseesAllowed(lessees_max)
         self.pause_s = pause_s
         self.select = selector_named(selector)
-        self.given_back = GivenBack()
+        self.given_back = ReturnedMessages()
         self._paused: dict[tuple[Address, WorkerId], float] = {}  # instance -> until when nothing is sent there
         self._paused_until = 0.0  # of all of them
         self._told: dict[tuple[Address, Address, WorkerId], float] = {}  # whom it was told about: once per pause is enough
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         worker = self.given_back.elsewhere(context, message, self._choose)
         return super().enqueue(context, message) if worker is None else worker
 
-    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:
         return self.given_back.note(self.take_inputs(actor))
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
@@ -58,7 +58,7 @@ class DirectSend(ByDeadline):
             return None
         return self._choose(context, output)
 
-    def _choose(self, context: SchedulingContext, message: Executable | Output | CriticalOutput) -> WorkerId | None:
+    def _choose(self, context: SchedulingContext, message: RunnableMessage | Output | CriticalOutput) -> WorkerId | None:
         to = message.to
         others = self.span.of(context, to)
         if not others:
@@ -74,7 +74,7 @@ class DirectSend(ByDeadline):
     def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
         return self.span.of(context, to)
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         super().post_apply(context, message, elapsed_s)
         if context.now > message.deadline and not message.critical and message.lane is Lane.INPUT:  # type: ignore[union-attr]
             key = (message.to, message.sender, message.origin)  # type: ignore[union-attr]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from dirigo.kernel import Executable, SchedulingContext
+from dirigo.kernel import RunnableMessage, SchedulingContext
 from dirigo.scheduling.deadlines import due
 from dirigo.scheduling.strategy import Strategy
 
@@ -17,12 +17,12 @@ class Edf(Strategy):
     """One heap."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Executable]] = []
+        self._heap: list[tuple[float, int, RunnableMessage]] = []
         self._count = 0  # first come, first served among equals
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> None:
         self._count += 1
         heappush(self._heap, (due(message), self._count, message))
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         return heappop(self._heap)[2] if self._heap else None

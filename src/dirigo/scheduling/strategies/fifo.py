@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from dirigo.kernel import Address, Executable, SchedulingContext, WorkerId
+from dirigo.kernel import Address, RunnableMessage, SchedulingContext, WorkerId
 from dirigo.scheduling.deadlines import is_input_of
 from dirigo.scheduling.strategy import Strategy
 
@@ -13,18 +13,18 @@ class Fifo(Strategy):
     """One queue."""
 
     def __init__(self) -> None:
-        self._queue: deque[Executable] = deque()
+        self._queue: deque[RunnableMessage] = deque()
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         self._queue.append(message)
         return None
 
-    def take_inputs(self, actor: Address) -> list[Executable]:
+    def take_inputs(self, actor: Address) -> list[RunnableMessage]:
         """Keep no longer what has come to an actor from upstream."""
         taken = [message for message in self._queue if is_input_of(message, actor)]
         if taken:
             self._queue = deque(message for message in self._queue if not is_input_of(message, actor))
         return taken
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         return self._queue.popleft() if self._queue else None

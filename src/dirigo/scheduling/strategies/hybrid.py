@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from dirigo.kernel import Address, CriticalOutput, Executable, Lane, Output, SchedulingContext, WorkerId
+from dirigo.kernel import Address, CriticalOutput, Lane, Output, RunnableMessage, SchedulingContext, WorkerId
 from dirigo.scheduling.deadlines import due
 from dirigo.scheduling.lessees import less_loaded_of_three
 from dirigo.scheduling.scale_in import QUIET_S
@@ -65,7 +65,7 @@ class Hybrid(RejectSend):
 
     # --- at the target's home ------------------------------------------------------------------------------------------
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         watch = self._watched.get(message.to)
         is_direct = watch is not None and context.now < watch.direct_until
         self.patience = _PATIENCE_WHEN_DIRECT if is_direct else PATIENCE
@@ -81,7 +81,7 @@ class Hybrid(RejectSend):
         if watch is not None:
             watch.between_s, watch.passed_s = watch.passed_s, 0.0
 
-    def _watch(self, context: SchedulingContext, message: Executable, is_forwarded: bool) -> None:
+    def _watch(self, context: SchedulingContext, message: RunnableMessage, is_forwarded: bool) -> None:
         now = context.now
         watch = self._watched.get(message.to)
         if watch is None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dirigo.kernel import Address, Executable, Lane, SchedulingContext, WorkerId
+from dirigo.kernel import Address, Lane, RunnableMessage, SchedulingContext, WorkerId
 from dirigo.scheduling.deadlines import due
-from dirigo.scheduling.lessees import Span
+from dirigo.scheduling.lessees import LesseesAllowed
 from dirigo.scheduling.scale_in import QUIET_S, ScaleIn
 from dirigo.scheduling.strategies.by_deadline import URGENT_S, ByDeadline
 
@@ -45,11 +45,11 @@ class RejectSend(ByDeadline):
     ) -> None:
         super().__init__()
         self.patience = patience
-        self.span = Span(lessees_max)
+        self.span = LesseesAllowed(lessees_max)
         self.try_only = try_only
         self.leases = ScaleIn(quiet_s)
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         cost_s = self.costs.expected_s(context, message)
         deadline = self.due(context, message)
         is_first = self.is_entitled(context, message, cost_s)
@@ -69,7 +69,7 @@ class RejectSend(ByDeadline):
         return None
 
     def _sooner(
-        self, context: SchedulingContext, message: Executable, deadline: float, cost_s: float, is_first: bool
+        self, context: SchedulingContext, message: RunnableMessage, deadline: float, cost_s: float, is_first: bool
     ) -> WorkerId | None:
         """Another worker for a message that would wait here for too long, if it would not there."""
         now = context.now
@@ -92,7 +92,7 @@ class RejectSend(ByDeadline):
     def _elsewhere(
         self,
         context: SchedulingContext,
-        message: Executable,
+        message: RunnableMessage,
         cost_s: float,
         before: float,
         *,
@@ -122,13 +122,13 @@ class RejectSend(ByDeadline):
         self.leases.note(message.to, context.now)
         return worker
 
-    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:
         """What has come during a barrier is all here, and for an actor that is hot that is more than one worker can do."""
         if self.queue.backlog_s + self.second.seconds <= HOP_S:
             return ()
         return self.take_inputs(actor)
 
-    def choose(self, context: SchedulingContext, message: Executable, is_urgent: bool) -> WorkerId | None:
+    def choose(self, context: SchedulingContext, message: RunnableMessage, is_urgent: bool) -> WorkerId | None:
         """The least loaded of those that may be leased to; one that is leased to already, if that makes no difference."""
         best: WorkerId | None = None
         best_load = (0.0, 0.0, False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from dirigo.kernel import Executable, Lane, SchedulingContext, WorkerId
-from dirigo.scheduling.lessees import Span, selector_named
+from dirigo.kernel import Lane, RunnableMessage, SchedulingContext, WorkerId
+from dirigo.scheduling.lessees import LesseesAllowed, selector_named
 from dirigo.scheduling.strategies.reject_send import LESSEES_MAX
 from dirigo.scheduling.strategy import Strategy
 
@@ -14,11 +14,11 @@ class RejectSendRandom(Strategy):
     """First in, first out; each message at the home of its actor or at one of ``lessees_max`` others, all equally likely."""
 
     def __init__(self, lessees_max: int = LESSEES_MAX, selector: str = "random") -> None:
-        self.span = Span(lessees_max)
+        self.span = LesseesAllowed(lessees_max)
         self.select = selector_named(selector)
-        self._queue: deque[Executable] = deque()
+        self._queue: deque[RunnableMessage] = deque()
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         if not message.critical and message.lane is Lane.INPUT:  # type: ignore[union-attr]
             home = context.spec(message.to).home
             if home == context.id:
@@ -28,7 +28,7 @@ class RejectSendRandom(Strategy):
         self._queue.append(message)
         return None
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         return self._queue.popleft() if self._queue else None
 
     def forget_job(self, job: str) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dirigo.kernel import Executable, SchedulingContext, WorkerId
+from dirigo.kernel import RunnableMessage, SchedulingContext, WorkerId
 
-Choose = Callable[[SchedulingContext, Executable], WorkerId | None]
+Choose = Callable[[SchedulingContext, RunnableMessage], WorkerId | None]
 
 
-class GivenBack:
+class ReturnedMessages:
     """Messages that were given back after a barrier, until each has been offered again."""
 
     __slots__ = ("_ids",)
@@ -23,13 +23,13 @@ class GivenBack:
     def __init__(self) -> None:
         self._ids: set[int] = set()
 
-    def note(self, messages: Iterable[Executable]) -> list[Executable]:
+    def note(self, messages: Iterable[RunnableMessage]) -> list[RunnableMessage]:
         """Who gets these holds them until they are offered again, so no other message has their ids."""
         given = list(messages)
         self._ids.update(map(id, given))
         return given
 
-    def elsewhere(self, context: SchedulingContext, message: Executable, choose: Choose) -> WorkerId | None:
+    def elsewhere(self, context: SchedulingContext, message: RunnableMessage, choose: Choose) -> WorkerId | None:
         """Where a message that is offered goes: to a lessee, if it was given back and is not to stay here."""
         if not self._ids or id(message) not in self._ids:
             return None

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from dirigo.kernel import Executable, Lane, Objective, SchedulingContext, WorkerId, job_of
+from dirigo.kernel import Lane, Objective, RunnableMessage, SchedulingContext, WorkerId, job_of
 from dirigo.scheduling.costs import Costs
 from dirigo.scheduling.deadlines import PATIENCE_S
 from dirigo.scheduling.fair_queue import FairQueue
-from dirigo.scheduling.lessees import Span, at_random
+from dirigo.scheduling.lessees import LesseesAllowed, at_random
 from dirigo.scheduling.scale_in import QUIET_S, ScaleIn
 from dirigo.scheduling.strategy import Strategy
 
@@ -40,17 +40,17 @@ class Tokens(Strategy):
 
     def __init__(self, lessees_max: int = 1_000, *, burst_s: float = BURST_S, quiet_s: float = QUIET_S) -> None:
         self.costs = Costs()
-        self.span = Span(lessees_max)
+        self.span = LesseesAllowed(lessees_max)
         self.leases = ScaleIn(quiet_s)
         self.burst_s = burst_s
-        self._paid: list[tuple[float, int, Executable]] = []  # a heap, by arrival with the objective as a handicap
+        self._paid: list[tuple[float, int, RunnableMessage]] = []  # a heap, by arrival with the objective as a handicap
         self._count = 0  # first come, first served among equals
         self._unpaid = FairQueue()
         self._buckets: dict[str, _Bucket] = {}
         self._waiting_s = 0.0
         self._workers: tuple[WorkerId, ...] = ()
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         cost_s = self.costs.expected_s(context, message)
         if message.critical or self._pay(context, message, cost_s):
             self._count += 1
@@ -67,7 +67,7 @@ class Tokens(Strategy):
         self._waiting_s += cost_s
         return None
 
-    def _elsewhere(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def _elsewhere(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         """Another worker, by chance, for a message that has come to its home."""
         if message.lane is not Lane.INPUT or context.spec(message.to).home != context.id:  # type: ignore[union-attr]
             return None
@@ -75,7 +75,7 @@ class Tokens(Strategy):
         worker = at_random(context, others) if others else None
         return worker if worker is not None and context.may_forward(message, worker) else None
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         if self._paid:
             message = heappop(self._paid)[2]
         elif self._unpaid:
@@ -86,10 +86,10 @@ class Tokens(Strategy):
         self._waiting_s = max(0.0, self._waiting_s - self.costs.expected_s(context, message))
         return message
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         self.costs.learn(context, message, elapsed_s)
 
-    def _pay(self, context: SchedulingContext, message: Executable, cost_s: float) -> bool:
+    def _pay(self, context: SchedulingContext, message: RunnableMessage, cost_s: float) -> bool:
         """Take the tokens for a message out of its job's bucket. The last of them may be overdrawn: batches are large."""
         job = job_of(message.to)
         bucket = self._buckets.get(job)

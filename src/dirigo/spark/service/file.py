@@ -25,7 +25,7 @@ _OWNER_ONLY = 0o700
 _CLIENTS_FILE, _READERS_FILE = "access.json", "reader.json"
 
 
-class Service(msgspec.Struct, frozen=True):
+class RunningService(msgspec.Struct, frozen=True):
     """A cluster in the background, as its file tells."""
 
     name: str
@@ -85,7 +85,7 @@ def log_file_of(name: str) -> Path:
     return folder_of(name) / "cluster.log"
 
 
-def write(service: Service) -> None:
+def write(service: RunningService) -> None:
     """Replace the files; nobody ever sees half of one, and nobody else may read them."""
     if service.access is not None:
         access = service.access.lowered(READER)
@@ -93,7 +93,7 @@ def write(service: Service) -> None:
     _write(file_of(service.name), service)
 
 
-def _write(file: Path, service: Service) -> None:
+def _write(file: Path, service: RunningService) -> None:
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -102,13 +102,13 @@ def _write(file: Path, service: Service) -> None:
     temporary.replace(file)
 
 
-def read(name: str) -> Service | None:
+def read(name: str) -> RunningService | None:
     """What the file of a cluster says, that of readers if there is no other; None without one."""
     file = file_of(name)
     if not file.exists() and readers_file_of(name).exists():
         file = readers_file_of(name)
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Service)
+        return msgspec.json.decode(file.read_bytes(), type=RunningService)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -28,7 +28,7 @@ from dirigo.runtime.errors import ControlError
 from dirigo.runtime.transport.keys import CLIENT
 from dirigo.scheduling import StrategyLike
 from dirigo.spark.service import file as service_file
-from dirigo.spark.service.file import Service
+from dirigo.spark.service.file import RunningService
 from dirigo.spark.session import LOOPBACK, is_local
 
 READY_S = 120.0
@@ -43,7 +43,7 @@ _NOT_ALONE = 3  # exit code: another process has this name
 _log = logging.getLogger(__name__)
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ServiceSettings(msgspec.Struct, frozen=True):
     """What a cluster in the background is started with."""
 
     name: str
@@ -90,7 +90,7 @@ def new_cluster(**settings: Any) -> AnyCluster:
 # --- starting --------------------------------------------------------------------------------------------------------------
 
 
-def start(settings: Settings, on_news: Callable[[Service | None], None]) -> Service:
+def start(settings: ServiceSettings, on_news: Callable[[RunningService | None], None]) -> RunningService:
     """Start the process and wait until all workers are there; a ControlError in one line if they are not to come."""
     known = service_file.read(settings.name)
     if known is not None and known.state != "failed" and _is_taken(known):
@@ -123,7 +123,7 @@ def start(settings: Settings, on_news: Callable[[Service | None], None]) -> Serv
     raise ControlError(_why_ended(settings.name, pid, os.waitstatus_to_exitcode(code), log))
 
 
-def _check_host(settings: Settings) -> None:
+def _check_host(settings: ServiceSettings) -> None:
     """Nobody listens to a network without having been told to; and workers elsewhere cannot do with less."""
     master = settings.master
     if master is None or settings.host is not None or is_local(master):
@@ -134,7 +134,7 @@ def _check_host(settings: Settings) -> None:
         )
 
 
-def _is_taken(known: Service) -> bool:
+def _is_taken(known: RunningService) -> bool:
     if known.is_here or known.access is None:
         return known.lives()
     try:
@@ -145,7 +145,7 @@ def _is_taken(known: Service) -> bool:
     return True
 
 
-def _spawn(settings: Settings, log: Path) -> int:
+def _spawn(settings: ServiceSettings, log: Path) -> int:
     """The number of the new process, which has this log as its output."""
     with suppress(FileNotFoundError):
         log.replace(log.with_suffix(".log.old"))
@@ -189,7 +189,7 @@ def _option(name: str) -> str:
 # --- stopping --------------------------------------------------------------------------------------------------------------
 
 
-def stop(service: Service) -> str:
+def stop(service: RunningService) -> str:
     """End a cluster and all its processes; how it went: "stopped", or "killed" if it did not want to."""
     if service.access is not None and service.access.keys.role != CLIENT:
         raise ControlError(f"a {service.access.keys.role} may not stop the cluster; connect with the keys of a client.")
@@ -228,7 +228,7 @@ def _ask_to_stop(access: Access) -> bool:
     return True
 
 
-def _stop_elsewhere(service: Service) -> str:
+def _stop_elsewhere(service: RunningService) -> str:
     if service.access is None or not _ask_to_stop(service.access):
         raise ControlError(
             f"cluster '{service.name}' on {service.machine} does not answer; stop it there, "
@@ -266,7 +266,7 @@ class _ToldToEndError(BaseException):
     """A signal came; nothing that catches ordinary errors may keep it."""
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: ServiceSettings) -> int:
     """Hold the cluster until it is stopped; the exit code of the process."""
     folder = service_file.make_folder(settings.name)
     os.chdir(folder)
@@ -275,7 +275,7 @@ def serve(settings: Settings) -> int:
             return _NOT_ALONE
         began_s = time.time()
         started = service_file.started_of(os.getpid()) or ""
-        service = Service(settings.name, socket.gethostname(), os.getpid(), started, began_s)
+        service = RunningService(settings.name, socket.gethostname(), os.getpid(), started, began_s)
         service_file.write(service)
         for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(sign, _end)
@@ -292,7 +292,7 @@ def serve(settings: Settings) -> int:
         return 0
 
 
-def _hold(settings: Settings, service: Service, folder: Path) -> None:
+def _hold(settings: ServiceSettings, service: RunningService, folder: Path) -> None:
     cluster = new_cluster(
         workers=settings.workers,
         master=settings.master,
@@ -334,7 +334,7 @@ def _stop(cluster: AnyCluster, problem: Exception | None) -> None:
         _log.warning("the cluster could not be stopped in order", exc_info=True)
 
 
-def _results_folder(settings: Settings, folder: Path) -> Path:
+def _results_folder(settings: ServiceSettings, folder: Path) -> Path:
     """Where results logs are kept. Those of earlier runs under the same name are there too."""
     return folder / "results" if settings.logs is None else Path(settings.logs) / settings.name
 
@@ -366,4 +366,4 @@ def _one_line(error: Exception) -> str:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    sys.exit(serve(msgspec.json.decode(sys.argv[1], type=Settings)))
+    sys.exit(serve(msgspec.json.decode(sys.argv[1], type=ServiceSettings)))

@@ -38,7 +38,7 @@ class FlowCost:
     bids: int
     seconds: float  # of processor time, the best of the repeats
     per_s_least: float  # the budget
-    answer: Answer  # for comparison with whoever else answers the same question
+    answer: AnswerTime  # for comparison with whoever else answers the same question
 
     @property
     def bids_per_s(self) -> float:
@@ -49,14 +49,14 @@ class FlowCost:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerTime:
     """What a query said, in short: equal answers are the same rows, as far as two numbers can tell."""
 
     rows: int
     total: int  # of all values of all 64 bit integer columns
 
     @classmethod
-    def of(cls, table: pa.Table) -> Answer:
+    def of(cls, table: pa.Table) -> AnswerTime:
         columns = [column for column in table.columns if column.type == pa.int64()]
         return cls(table.num_rows, sum(pc.sum(column).as_py() or 0 for column in columns))
 
@@ -108,5 +108,5 @@ def measure_flow(name: str, query: QueryFunction, tables: MemoryTables, repeats:
         results = collect()
         run = FlowRun(lambda flow: query(flow, tables), results)
         seconds = run.run()
-        costs.append(FlowCost(name, run.rows_read, seconds, per_s_least, Answer.of(results.table)))
+        costs.append(FlowCost(name, run.rows_read, seconds, per_s_least, AnswerTime.of(results.table)))
     return min(costs, key=lambda cost: cost.seconds)

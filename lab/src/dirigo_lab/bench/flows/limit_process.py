@@ -13,7 +13,7 @@ from time import process_time
 
 import pyarrow as pa
 
-from dirigo_lab.bench.flows.flow import VECTORISED_PER_S_LEAST, Answer, measure_flow
+from dirigo_lab.bench.flows.flow import VECTORISED_PER_S_LEAST, AnswerTime, measure_flow
 from dirigo_lab.bench.flows.limits import LimitCost
 from dirigo_lab.bench.flows.memory_source import MemoryTables, bid_batches
 from dirigo_lab.nexmark.queries import QUERIES
@@ -72,7 +72,7 @@ ENGINES: dict[str, Callable[[str, pa.Table], Callable[[], pa.Table]]] = {"polars
 def measure(engine: str, query: str, events: int, repeats: int) -> LimitCost:
     bids = pa.Table.from_batches(bid_batches(events, COLUMNS[query])).combine_chunks()
     ask = ENGINES[engine](query, bids)
-    answer = Answer.of(ask())  # the first time is for warming up
+    answer = AnswerTime.of(ask())  # the first time is for warming up
     batch_seconds, flow_seconds = [], []
     for _ in range(repeats):
         batch_seconds.append(_seconds(ask))

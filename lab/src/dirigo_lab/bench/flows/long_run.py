@@ -22,7 +22,7 @@ MEMORY_GROWTH_MOST = 1.2  # at the last mark over the first
 
 
 @dataclass(frozen=True)
-class Mark:
+class Milestone:
     """One query when it has seen so many events."""
 
     events: int
@@ -37,7 +37,7 @@ class LongRun:
     """One query from the first event to the last."""
 
     query: str
-    marks: tuple[Mark, ...]
+    marks: tuple[Milestone, ...]
 
     @property
     def cost_growth(self) -> float:
@@ -67,4 +67,4 @@ def _measure(query: str, marks: tuple[int, ...]) -> LongRun:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:
         raise RuntimeError(f"the long run of {query} failed:\n{ended.stderr}")
-    return LongRun(query, tuple(Mark(**each) for each in json.loads(ended.stdout)))
+    return LongRun(query, tuple(Milestone(**each) for each in json.loads(ended.stdout)))

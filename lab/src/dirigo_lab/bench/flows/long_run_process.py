@@ -19,9 +19,9 @@ from time import process_time
 import pyarrow as pa
 
 from dirigo.flow import to_callback
-from dirigo.flow.sources.source import Piece, Source, Split
+from dirigo.flow.sources.source import Source, SourceBatch, Split
 from dirigo.nexmark.generator import Generator
-from dirigo_lab.bench.flows.long_run import Mark
+from dirigo_lab.bench.flows.long_run import Milestone
 from dirigo_lab.bench.flows.memory_source import BATCH_ROWS
 from dirigo_lab.bench.flows.run import FlowRun
 from dirigo_lab.nexmark.queries import QUERIES
@@ -36,9 +36,9 @@ class _Handed(Split):
     """Gives what was laid into its hand."""
 
     def __init__(self) -> None:
-        self.next: Piece | None = None
+        self.next: SourceBatch | None = None
 
-    def read(self, rows_max: int) -> Piece | None:  # noqa: ARG002 - batches have their size already
+    def read(self, rows_max: int) -> SourceBatch | None:  # noqa: ARG002 - batches have their size already
         piece, self.next = self.next, None
         return piece
 
@@ -52,7 +52,7 @@ class _HandedTables(GeneratedTables):
     def __init__(self, events: int) -> None:
         super().__init__(events)
         self.hand = _Handed()
-        self.batches: Iterator[Piece] = iter(())
+        self.batches: Iterator[SourceBatch] = iter(())
 
     def bids(self, *columns: str) -> Source:
         source = super().bids(*columns)
@@ -69,7 +69,7 @@ class _HandedSource(Source):
         return [self._hand]
 
 
-def _pieces(split: Split) -> Iterator[Piece]:
+def _pieces(split: Split) -> Iterator[SourceBatch]:
     while not split.ended:
         piece = split.read(BATCH_ROWS)
         assert piece is not None
@@ -116,7 +116,7 @@ class Runner:
     def state_bytes(self) -> int:
         """What open windows hold."""
         worker = self._run.host.worker
-        addresses = [address for address in worker.parties if address in worker.directory]
+        addresses = [address for address in worker.participants if address in worker.directory]
         return sum(worker.instance(address).states.size_bytes() for address in addresses)
 
 
@@ -131,14 +131,14 @@ class LongRunner:
         self._state_bytes = 0
         self._peak_bytes = 0
 
-    def run(self) -> list[Mark]:
+    def run(self) -> list[Milestone]:
         marks = [self._run_to(events) for events in self._marks]
         self._runner.finish()
         if not self._runner.results:
             raise RuntimeError(f"the long run of {self._query} gave no results")
         return marks
 
-    def _run_to(self, events: int) -> Mark:
+    def _run_to(self, events: int) -> Milestone:
         runner = self._runner
         first_recent, last = _bids(max(events - RECENT_EVENTS, 0)), _bids(events)
         while runner.bids < first_recent and runner.turn():
@@ -150,7 +150,7 @@ class LongRunner:
             pairs.append((cost, fresh.turn() or cost))
         # The operating system's count may be off by some pages, and then a later peak would be lower.
         self._peak_bytes = max(peak_bytes(), self._peak_bytes)
-        return Mark(
+        return Milestone(
             events=events,
             bid_ns=median(cost for cost, _ in pairs),
             growth=median(cost / fresh_cost for cost, fresh_cost in pairs),

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from dirigo.flow.sources.source import Piece, Source, Split
+from dirigo.flow.sources.source import Source, SourceBatch, Split
 from dirigo.nexmark.generator import Generator
 from dirigo.nexmark.sources import TIME_COLUMN
 
@@ -33,7 +33,7 @@ class _MemorySplit(Split):
         self._given = 0
         self.ended = not batches
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         """The next batch; all of them have been cut to a size that is read at once."""
         if self.ended:
             return None
@@ -42,7 +42,7 @@ class _MemorySplit(Split):
             raise ValueError(f"a batch of {batch.num_rows} rows lies in memory, but {rows_max} at most are read at once")
         self._given += 1
         self.ended = self._given == len(self._batches)
-        return Piece(batch)
+        return SourceBatch(batch)
 
     def close(self) -> None:
         self.ended = True

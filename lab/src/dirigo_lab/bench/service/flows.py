@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dirigo.flow import Dataflow, Function, FunctionContext, Sink, Stream, Tumbling, count, generator
-from dirigo.flow.sources.source import Piece, Source, Split
+from dirigo.flow.sources.source import Source, SourceBatch, Split
 from dirigo.nexmark.schemas import BID
 from dirigo_lab.bench.service.paced_bids import PacedBids
 from dirigo_lab.nexmark.queries import QUERIES
@@ -61,7 +61,7 @@ class _BidsSplit(Split):
         self._source = source
         self._next = 0
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         source = self._source
         due = min(source.bids.due(time.time() * 1000), source.total, self._next + rows_max)
         if due <= self._next:
@@ -69,7 +69,7 @@ class _BidsSplit(Split):
         first, self._next = self._next, due
         self.ended = due >= source.total
         rows = source.bids.rows(first, due, source.columns)
-        return Piece(rows, due_s=source.bids.start_ms / 1000 + first / source.bids.rate_per_s)
+        return SourceBatch(rows, due_s=source.bids.start_ms / 1000 + first / source.bids.rate_per_s)
 
     def close(self) -> None:
         self.ended = True

@@ -44,7 +44,7 @@ StateStore = Literal["in memory", "rocksdb"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class StreamingSettings:
     """What can be chosen for a streaming query."""
 
     files_per_batch: int = 20
@@ -53,13 +53,13 @@ class Settings:
     trigger: Trigger = "available now"
 
 
-CANDIDATES = (Settings(), Settings(files_per_batch=50))
+CANDIDATES = (StreamingSettings(), StreamingSettings(files_per_batch=50))
 ALL_CANDIDATES = (
-    *(Settings(files_per_batch=files) for files in (5, 10, 20, 50, 100)),
-    Settings(shuffle_partitions=1),
-    Settings(shuffle_partitions=4),
-    Settings(state_store="rocksdb"),
-    Settings(trigger="processing time 0"),
+    *(StreamingSettings(files_per_batch=files) for files in (5, 10, 20, 50, 100)),
+    StreamingSettings(shuffle_partitions=1),
+    StreamingSettings(shuffle_partitions=4),
+    StreamingSettings(state_store="rocksdb"),
+    StreamingSettings(trigger="processing time 0"),
 )
 
 
@@ -68,7 +68,7 @@ class StreamingFigures:
     """One query over files of bids: the best run with one choice of settings."""
 
     query: str
-    settings: Settings
+    settings: StreamingSettings
     bids: int
     results: int  # rows of all windows that closed
     seconds: float  # on the wall, from the start of the query until it had taken all files
@@ -82,7 +82,7 @@ class StreamingFigures:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> StreamingFigures:
-        made = {"settings": Settings(**content["settings"]), "per_batch_s": tuple(content["per_batch_s"])}
+        made = {"settings": StreamingSettings(**content["settings"]), "per_batch_s": tuple(content["per_batch_s"])}
         return cls(**{**content, **made})
 
 
@@ -92,7 +92,7 @@ class StreamingLatency:
 
     query: str
     rate_per_s: int
-    settings: Settings
+    settings: StreamingSettings
     results: int
     windows: int
     p50_ms: float
@@ -103,7 +103,7 @@ class StreamingLatency:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> StreamingLatency:
-        made = {"settings": Settings(**content["settings"]), "per_batch_s": tuple(content["per_batch_s"])}
+        made = {"settings": StreamingSettings(**content["settings"]), "per_batch_s": tuple(content["per_batch_s"])}
         return cls(**{**content, **made})
 
 
@@ -127,7 +127,7 @@ def write_bid_files(directory: Path, events: int = EVENTS, events_per_file: int 
 def throughput(
     query: str,
     events: Path,
-    candidates: Sequence[Settings] = CANDIDATES,
+    candidates: Sequence[StreamingSettings] = CANDIDATES,
     *,
     repeats: int = REPEATS,
     warm_ups: int = WARM_UPS,
@@ -137,7 +137,7 @@ def throughput(
 
 
 def compare(
-    query: str, events: Path, candidates: Sequence[Settings], *, repeats: int = REPEATS, warm_ups: int = WARM_UPS
+    query: str, events: Path, candidates: Sequence[StreamingSettings], *, repeats: int = REPEATS, warm_ups: int = WARM_UPS
 ) -> tuple[StreamingFigures, ...]:
     """The best run with each of the settings, which take turns."""
     work = {"events": str(events), "candidates": [asdict(each) for each in candidates], "repeats": repeats}
@@ -149,7 +149,7 @@ def latency(
     query: str,
     rate_per_s: int,
     seconds: float = LATENCY_SECONDS,
-    settings: Settings | None = None,
+    settings: StreamingSettings | None = None,
     *,
     warm_up_seconds: float = LATENCY_WARM_UP_SECONDS,
 ) -> StreamingLatency:
@@ -159,7 +159,7 @@ def latency(
     at which the sink has its row minus the end of its window. Batches follow each other without a pause.
     """
     work = {"rate_per_s": rate_per_s, "seconds": seconds, "warm_up_seconds": warm_up_seconds}
-    found = _ask(query, {"measure": "latency", **work, "settings": asdict(settings or Settings())})
+    found = _ask(query, {"measure": "latency", **work, "settings": asdict(settings or StreamingSettings())})
     return StreamingLatency.from_json(found)
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dirigo_lab.bench.service.paced_bids import PacedBids
-from dirigo_lab.bench.service.structured_streaming import Settings, StreamingFigures, StreamingLatency
+from dirigo_lab.bench.service.structured_streaming import StreamingFigures, StreamingLatency, StreamingSettings
 from dirigo_lab.nexmark.oracles import duckdb_oracle
 from dirigo_lab.nexmark.oracles.comparing import difference
 from dirigo_lab.nexmark.oracles.spark_oracle import local_session
@@ -51,7 +51,7 @@ _SQL = {
 
 
 def measure_throughput(
-    spark: Any, query: str, events: Path, candidates: Sequence[Settings], repeats: int, warm_ups: int
+    spark: Any, query: str, events: Path, candidates: Sequence[StreamingSettings], repeats: int, warm_ups: int
 ) -> list[StreamingFigures]:
     """The best run with each of the settings, after a run whose answer is looked at and some that warm Java up."""
     results = _checked_results(spark, query, events, candidates[0])
@@ -74,7 +74,7 @@ def measure_throughput(
 
 
 def measure_latency(
-    spark: Any, query: str, rate_per_s: int, seconds: float, settings: Settings, warm_up_seconds: float
+    spark: Any, query: str, rate_per_s: int, seconds: float, settings: StreamingSettings, warm_up_seconds: float
 ) -> StreamingLatency:
     """The latencies of all windows that end in so many `seconds`, however late they come.
 
@@ -100,7 +100,7 @@ def measure_latency(
 
 
 def _run_paced(
-    spark: Any, query: str, bids: PacedBids, settings: Settings, span_s: tuple[float, float]
+    spark: Any, query: str, bids: PacedBids, settings: StreamingSettings, span_s: tuple[float, float]
 ) -> tuple[list[tuple[int, float]], list[Any]]:
     """End and latency of every row whose window ends in the span, counted from the start, and Spark's batches."""
     from dirigo_lab.bench.service.structured_streaming_source import NAME, PacedBidsSource
@@ -132,7 +132,7 @@ def _run_paced(
 
 
 def _run_over_files(
-    spark: Any, query: str, events: Path, settings: Settings, look: Callable[[pa.Table], None] | None = None
+    spark: Any, query: str, events: Path, settings: StreamingSettings, look: Callable[[pa.Table], None] | None = None
 ) -> tuple[float, float, list[Any]]:
     """Seconds on the wall, seconds of the processors, and what Spark says about each batch."""
     session = _session(spark, settings)
@@ -157,7 +157,7 @@ def _run_over_files(
             running.stop()
 
 
-def _checked_results(spark: Any, query: str, events: Path, settings: Settings) -> int:
+def _checked_results(spark: Any, query: str, events: Path, settings: StreamingSettings) -> int:
     """How many rows come out, after comparing them with DuckDB's. The last window stays open: nothing comes after it."""
     tables: list[pa.Table] = []
     _run_over_files(spark, query, events, settings, tables.append)
@@ -175,7 +175,7 @@ def _checked_results(spark: Any, query: str, events: Path, settings: Settings) -
     return int(answer.num_rows)
 
 
-def _session(spark: Any, settings: Settings) -> Any:
+def _session(spark: Any, settings: StreamingSettings) -> Any:
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
@@ -233,10 +233,10 @@ def main() -> None:
     with local_session(_SESSION) as spark:
         found: Any
         if kind == "throughput":
-            events, candidates = Path(work.pop("events")), [Settings(**each) for each in work.pop("candidates")]
+            events, candidates = Path(work.pop("events")), [StreamingSettings(**each) for each in work.pop("candidates")]
             found = [asdict(each) for each in measure_throughput(spark, query, events, candidates, **work)]
         else:
-            found = asdict(measure_latency(spark, query, settings=Settings(**work.pop("settings")), **work))
+            found = asdict(measure_latency(spark, query, settings=StreamingSettings(**work.pop("settings")), **work))
     sys.stdout.write(json.dumps(found))
 
 

@@ -24,12 +24,12 @@ from dirigo.runtime.client.shipment import named_shipment, ship
 from dirigo.runtime.control import Install, Member
 from dirigo.runtime.folders import OwnFolder
 from dirigo.runtime.transport.authenticator import Refusals
-from dirigo.runtime.transport.inbound import Lanes
 from dirigo.runtime.transport.keys import WORKER, KeyPair, KeyRing
 from dirigo.runtime.transport.payload import Schemas
 from dirigo.runtime.transport.peers import CONTROL, DATA, Peers
+from dirigo.runtime.worker.core import WorkerCore
+from dirigo.runtime.worker.inbound import InboundSockets
 from dirigo.runtime.worker.installed_job import InstalledJob
-from dirigo.runtime.worker.site import Site
 from dirigo.runtime.worker.user_code import do
 from dirigo_lab.experiments.overhead.forwarding_in_turn import ForwardingInTurn
 from dirigo_lab.experiments.overhead.on_spark import HOLDER, flow_of
@@ -57,7 +57,7 @@ def measure_shares(lessees: int, rounds: int) -> BarrierShares:
         now = [0.0]
         install = _install(lessees, rounds + _WARM_UP_ROUNDS)
         for worker in workers:
-            worker.install(install, folder, tuple(each.site.worker.id for each in workers), lambda: now[0])
+            worker.install(install, folder, tuple(each.core.worker.id for each in workers), lambda: now[0])
         lessor = next(worker for worker in workers if worker.is_home_of(HOLDER))
         sends: list[float] = []
         replies: list[float] = []
@@ -103,24 +103,24 @@ class _Worker:
         self.replied = 0
         peers = Peers(context, ring.keys_of(WORKER), number, schemas, time.monotonic)
         peers.incarnation = 1
-        self.site = Site(number, peers, schemas, Refusals(f"worker {number}"), time.time)
-        self.lanes = Lanes(self.site, (_listening(context, ring.server), _listening(context, ring.server)))
+        self.core = WorkerCore(number, peers, schemas, Refusals(f"worker {number}"), time.time)
+        self.lanes = InboundSockets(self.core, (_listening(context, ring.server), _listening(context, ring.server)))
         control, data = (f"tcp://127.0.0.1:{each.bind_to_random_port('tcp://127.0.0.1')}" for each in self.lanes.sockets)
         self.member = Member(number, 1, control, data)
         self._job: InstalledJob | None = None
 
     def install(self, install: Install, folder: Path, workers: tuple[WorkerId, ...], clock: Callable[[], float]) -> None:
-        job = self._job = InstalledJob(install, self.site.worker.id, self.site.post_result, self.site.schemas, folder)
-        self.site.add(job)
+        job = self._job = InstalledJob(install, self.core.worker.id, self.core.post_result, self.core.schemas, folder)
+        self.core.add(job)
         job.helpers = frozenset(workers)
         job.is_started = True
-        self.site.count_helpers()
+        self.core.count_helpers()
         for reader in job.readers:
             reader.split.clock = clock
 
     def is_home_of(self, operator: str) -> bool:
         assert self._job is not None
-        own = self.site.worker.id
+        own = self.core.worker.id
         return any(spec.home == own and f"/{operator}/" in spec.address for spec in self._job.specs)
 
     def read(self) -> None:
@@ -130,7 +130,7 @@ class _Worker:
             while not reader.has_ended and (emissions := reader.read(1 << 20, time.time())):
                 for emission in emissions:
                     self._job.sources[reader.address].emit(emission)
-                self.site.flush()
+                self.core.flush()
 
     def take_in(self) -> bool:
         """Whether anything had come."""
@@ -144,26 +144,26 @@ class _Worker:
     def work(self) -> bool:
         """Take in what has come, and run all that waits. Whether there was anything."""
         has_worked = self.take_in()
-        worker = self.site.worker
+        worker = self.core.worker
         worker.now = time.time()
         while True:
-            errand = self.site.next_errand()
+            errand = self.core.next_errand()
             if errand is not None:
-                errand.finish(do(errand, self.site.schemas))
+                errand.finish(do(errand, self.core.schemas))
             elif worker.next() is not None:
                 worker.apply()
                 worker.finish(0.0)
             else:
                 break
-            self.site.flush()
+            self.core.flush()
             has_worked = True
-        self.site.flush()
+        self.core.flush()
         return has_worked
 
     @contextmanager
     def timed_sends(self, messages: int, seconds: list[float]) -> Iterator[None]:
         """Note what it takes to send so many messages at once, for each of them; and count replies that come."""
-        send, deliver = self.site.peers.send, self.site.deliver
+        send, deliver = self.core.peers.send, self.core.deliver
 
         def timed(leaving: Sequence[Message]) -> Sequence[tuple[Message, Exception]]:
             began_s = time.thread_time()
@@ -176,12 +176,12 @@ class _Worker:
             self.replied += sum(isinstance(message, SyncReply) for message in messages)
             deliver(messages)
 
-        self.site.peers.send = timed  # type: ignore[method-assign,assignment]
-        self.site.deliver = counted  # type: ignore[method-assign]
+        self.core.peers.send = timed  # type: ignore[method-assign,assignment]
+        self.core.deliver = counted  # type: ignore[method-assign]
         yield
 
     def close(self) -> None:
-        self.site.close()
+        self.core.close()
         for socket in self.lanes.sockets:
             socket.close(0)
 
@@ -198,7 +198,7 @@ def _workers(count: int) -> Iterator[list[_Worker]]:
             ends.callback(worker.close)
             workers.append(worker)
         for number, worker in enumerate(workers):  # all with those that have an actor, which is all that is needed
-            worker.site.set_members([each.member for each in (workers if number < _ACTORS else workers[:_ACTORS])])
+            worker.core.set_members([each.member for each in (workers if number < _ACTORS else workers[:_ACTORS])])
         yield workers
 
 

@@ -19,7 +19,7 @@ class CostsError(DirigoError):
     """A file with costs is none."""
 
 
-class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RuntimeCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds, unless said otherwise."""
 
     hop_s: float  # from the end of an execution until the message is with its receiver's fetcher, both idle
@@ -38,12 +38,12 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machine: str = ""
 
     @classmethod
-    def measured(cls) -> Costs:
+    def measured(cls) -> RuntimeCosts:
         """Those that come with Dirigo."""
         return _decoded(resources.files(__package__).joinpath(_FILE).read_bytes(), _FILE)
 
     @classmethod
-    def read(cls, path: Path) -> Costs:
+    def read(cls, path: Path) -> RuntimeCosts:
         try:
             return _decoded(path.read_bytes(), str(path))
         except OSError as error:
@@ -54,12 +54,12 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
 
 
-def _decoded(text: bytes, name: str) -> Costs:
+def _decoded(text: bytes, name: str) -> RuntimeCosts:
     try:
-        costs = msgspec.json.decode(text, type=Costs)
+        costs = msgspec.json.decode(text, type=RuntimeCosts)
     except msgspec.DecodeError as error:
         raise CostsError(f"{name} holds no costs: {error}; dirigo costs writes them.") from error
-    for field in msgspec.structs.fields(Costs):
+    for field in msgspec.structs.fields(RuntimeCosts):
         value = getattr(costs, field.name)
         if not isinstance(value, str) and value <= 0.0:
             raise CostsError(f"{name}: {field.name} is {value}, but everything costs something; run dirigo costs.")

@@ -31,11 +31,11 @@ import pyarrow as pa
 
 from dirigo.flow import Dataflow, Function, FunctionContext, discard
 from dirigo.flow.sources.load_shapes import constant
-from dirigo.kernel import Address, CriticalRun, DirigoError, Executable, SchedulingContext, operator_of
+from dirigo.kernel import Address, CriticalRun, DirigoError, RunnableMessage, SchedulingContext, operator_of
 from dirigo.runtime.folders import OwnFolder
 from dirigo.scheduling import Fifo, Strategy
 from dirigo_lab.experiments.costs.barrier_shares import measure_shares
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.overhead.barrier import BLOCKED, KB, Setting
 from dirigo_lab.experiments.overhead.on_spark import run_on_spark
 from dirigo_lab.experiments.window_jobs.job_flow import WINDOWS, flow_of
@@ -81,14 +81,14 @@ class Probe(Strategy):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._queue: deque[Executable] = deque()
+        self._queue: deque[RunnableMessage] = deque()
         self._samples: list[tuple[str, float]] = []
         self._fetched_s: float | None = None  # the fetcher's time when it had taken in the last row, if only rows came since
         self._ran_s: float | None = None  # the worker thread's time when it had run the last row
         self._computed_s = 0.0  # the time of all threads then
         self._criticals = 0  # that it has run since
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> None:
         self._queue.append(message)
         if not _is_for_receiver(message):
             return
@@ -102,10 +102,10 @@ class Probe(Strategy):
         self._samples.append((_ARRIVAL, time.time() - message.sent))
         assert message.origin != context.id, "the source and the receiver are at one worker"  # type: ignore[union-attr]
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:  # noqa: ARG002
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:  # noqa: ARG002
         return self._queue.popleft() if self._queue else None
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:  # noqa: ARG002
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:  # noqa: ARG002
         if not _is_for_receiver(message):
             return
         if message.critical:
@@ -140,7 +140,7 @@ class Stopwatch(Fifo):
         self._last: tuple[float, float] | None = None  # when, and what the process had computed for by then
         self._told: dict[tuple[Address, Any], list[float]] = {}  # what each word of a time took, until all have told
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         if operator_of(message.to) != self._operator:
             return
         if isinstance(message, CriticalRun):
@@ -174,7 +174,7 @@ def _medians(folder: Path) -> dict[str, float]:
     return {kind: median(its[len(its) // 10 :]) for kind, its in found.items()}  # the first ones warm up
 
 
-def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int, seconds: float) -> Costs:
+def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int, seconds: float) -> RuntimeCosts:
     """Measure on a cluster of two workers of this machine on which nothing else runs."""
     told(f"{rows:,} messages from one worker to the other ...")
     samples = _messages(cluster, rows)
@@ -206,7 +206,7 @@ def calibrate_costs(cluster: Any, told: Told, *, rows: int, barriers: int, secon
         "wake_s": with_work_s - _WORK_S - operator_s,
     }
     bytes_per_s = (_LARGE_BYTES - _SMALL_BYTES) / max(_LEAST_S, large_s - small_s)
-    return Costs(
+    return RuntimeCosts(
         **{name: max(_LEAST_S, round(seconds, 6)) for name, seconds in costs.items()},
         idle_share=round(idle_share, 4),
         state_bytes_per_s=round(bytes_per_s, -6),
@@ -275,5 +275,5 @@ def _schedule(rows: int) -> Iterator[Entry]:
             yield Entry((number + 0.5) / _PER_S, None)
 
 
-def _is_for_receiver(message: Executable) -> bool:
+def _is_for_receiver(message: RunnableMessage) -> bool:
     return operator_of(message.to) == _RECEIVER

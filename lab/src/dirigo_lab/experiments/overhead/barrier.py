@@ -24,13 +24,13 @@ from dirigo.kernel import (
 )
 from dirigo.kernel.interface.message import SyncReply, SyncRequest, SyncRequestAck, Unsync
 from dirigo.scheduling import for_worker
-from dirigo.sim.cluster import Cluster, FetchTime
+from dirigo.sim.cluster import FetchTime, SimulatedCluster
 from dirigo.sim.delay import Delay, exponential
 from dirigo.sim.feed import Emission
 from dirigo.sim.network import Network
-from dirigo.sim.service import Service
+from dirigo.sim.service import ServiceTimes
 from dirigo.state import StateSet, ValueState
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.experiment import Labels, Latencies, Outcome, Size
 from dirigo_lab.experiments.overhead.barrier_clock import BarrierClock, TimedRound, timed_rounds
 from dirigo_lab.experiments.overhead.forwarding_in_turn import ForwardingInTurn
@@ -58,18 +58,18 @@ class Setting:
     state_bytes: int
 
 
-def simulate(setting: Setting, rounds: int, labels: Labels, seed: int, costs: Costs) -> Outcome:
+def simulate(setting: Setting, rounds: int, labels: Labels, seed: int, costs: RuntimeCosts) -> Outcome:
     """Hold so many barriers in the simulator."""
     directory = Directory()
     directory.add_job([FunctionSpec(_FUNCTION, _HOME, _holder(setting.state_bytes), _states, (_SOURCE,))])
     clock = BarrierClock(lambda: cluster.now)
     strategy = ForwardingInTurn(_HOLDER, setting.lessees)
-    cluster = Cluster(
+    cluster = SimulatedCluster(
         setting.lessees + 1,
         directory,
         lambda _worker, _rng: for_worker(strategy),
         network=Network(hop_delay(costs)),
-        service=Service(lambda message, _rng: costs.critical_s if message.critical else costs.message_s),
+        service=ServiceTimes(lambda message, _rng: costs.critical_s if message.critical else costs.message_s),
         seed=seed,
         observer=lambda _worker: clock,
         fetch_s=fetching(costs),
@@ -79,12 +79,12 @@ def simulate(setting: Setting, rounds: int, labels: Labels, seed: int, costs: Co
     return outcome(timed_rounds(clock.marks), setting, labels, seed)
 
 
-def hop_delay(costs: Costs) -> Delay:
+def hop_delay(costs: RuntimeCosts) -> Delay:
     """A hop of about the measured length, sometimes longer."""
     return exponential(_MORE_SHARE * costs.hop_s, _LEAST_SHARE * costs.hop_s)
 
 
-def fetching(costs: Costs) -> FetchTime:
+def fetching(costs: RuntimeCosts) -> FetchTime:
     """What it takes the fetcher to take in a message of a barrier, and its sender to have it sent among others."""
 
     def seconds(message: Message | None, is_awake: bool) -> float:
@@ -115,7 +115,7 @@ def outcome(rounds: Sequence[TimedRound], setting: Setting, labels: Labels, seed
     return Outcome(labels, seed, latencies, {"rounds": len(complete)})
 
 
-def assumptions_in_simulation(size: Size, costs: Costs) -> list[str]:
+def assumptions_in_simulation(size: Size, costs: RuntimeCosts) -> list[str]:
     """What both experiments assume."""
     p99_s = (_LEAST_SHARE + 4.6 * _MORE_SHARE) * costs.hop_s
     barriers = (
@@ -137,7 +137,7 @@ def assumptions_in_simulation(size: Size, costs: Costs) -> list[str]:
     return [barriers, hops, workers]
 
 
-def _emissions(setting: Setting, rounds: int, costs: Costs) -> Iterator[Emission]:
+def _emissions(setting: Setting, rounds: int, costs: RuntimeCosts) -> Iterator[Emission]:
     every_s = EVERY_S + setting.lessees * setting.state_bytes / costs.state_bytes_per_s
     for number in range(1, rounds + 1):
         barrier_s = number * every_s

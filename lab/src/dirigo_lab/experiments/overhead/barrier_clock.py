@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dirigo.kernel import Address, CriticalOutput, Executable, Output, Role, WorkerId, job_of
+from dirigo.kernel import Address, CriticalOutput, Output, Role, RunnableMessage, WorkerId, job_of
 from dirigo.kernel.mailbox import Event, Transition
 
 _NOTED = {
@@ -31,7 +31,7 @@ _NOTED = {
 _encoder = msgspec.json.Encoder()
 
 
-class Mark(NamedTuple):
+class BarrierMark(NamedTuple):
     """Something that happened to a mailbox."""
 
     at_s: float
@@ -65,14 +65,14 @@ class BarrierClock:
 
     def __init__(self, clock: Callable[[], float], job: str | None = None, file: Path | None = None) -> None:
         """``job``: note its actors only. ``file``: where ``write`` appends to."""
-        self.marks: list[Mark] = []
+        self.marks: list[BarrierMark] = []
         self._clock = clock
         self._job = job
         self._file = file
 
     def moved(self, address: Address, worker: WorkerId, row: Any) -> None:
         if type(row) is Transition and (row.role, row.event) in _NOTED and self._job in (None, job_of(address)):
-            self.marks.append(Mark(self._clock(), address, worker, row.event.name))
+            self.marks.append(BarrierMark(self._clock(), address, worker, row.event.name))
 
     def write(self) -> None:
         """Append what was noted to the file, and forget it. Not at the end of a round: others wait for its messages."""
@@ -86,27 +86,27 @@ class BarrierClock:
     def emitted(self, sender: Address, worker: WorkerId, output: Output | CriticalOutput) -> None:
         """Of no interest here, as are the following."""
 
-    def started(self, worker: WorkerId, message: Executable) -> None: ...
+    def started(self, worker: WorkerId, message: RunnableMessage) -> None: ...
 
-    def executed(self, worker: WorkerId, message: Executable) -> None: ...
+    def executed(self, worker: WorkerId, message: RunnableMessage) -> None: ...
 
 
-def read_marks(folder: Path) -> list[Mark]:
+def read_marks(folder: Path) -> list[BarrierMark]:
     """What the clocks of all workers wrote to the files of a folder."""
-    decoder = msgspec.json.Decoder(Mark)
+    decoder = msgspec.json.Decoder(BarrierMark)
     return [mark for file in sorted(folder.glob("*.jsonl")) for mark in decoder.decode_lines(file.read_bytes())]
 
 
-def timed_rounds(marks: Iterable[Mark]) -> list[TimedRound]:
+def timed_rounds(marks: Iterable[BarrierMark]) -> list[TimedRound]:
     """The rounds of all actors that had lessees and were seen to their end, in the order of time."""
-    by_actor: dict[Address, dict[WorkerId, list[Mark]]] = defaultdict(lambda: defaultdict(list))
+    by_actor: dict[Address, dict[WorkerId, list[BarrierMark]]] = defaultdict(lambda: defaultdict(list))
     for mark in marks:  # those of one worker are in order; nothing is assumed of the others
         by_actor[mark.actor][mark.worker].append(mark)
     rounds = [each for actor, by_worker in by_actor.items() for each in _rounds_of(actor, by_worker)]
     return sorted(rounds, key=lambda each: each.started_s)
 
 
-def _rounds_of(actor: Address, by_worker: dict[WorkerId, list[Mark]]) -> Iterator[TimedRound]:
+def _rounds_of(actor: Address, by_worker: dict[WorkerId, list[BarrierMark]]) -> Iterator[TimedRound]:
     lessor = next((its for its in by_worker.values() if its[0].event == Event.ROUND_STARTS.name), [])
     rounds = list(_at_lessor(lessor))
     starts = [started_s for started_s, _, _ in rounds]
@@ -123,7 +123,7 @@ def _rounds_of(actor: Address, by_worker: dict[WorkerId, list[Mark]]) -> Iterato
         yield TimedRound(actor, started_s, blocked_s, max(times), len(times))
 
 
-def _at_lessor(marks: Iterable[Mark]) -> Iterator[tuple[float, float, float]]:
+def _at_lessor(marks: Iterable[BarrierMark]) -> Iterator[tuple[float, float, float]]:
     """(start, BLOCKED for the last time, states combined) of each round."""
     started_s = blocked_s = 0.0
     for mark in marks:
@@ -135,7 +135,7 @@ def _at_lessor(marks: Iterable[Mark]) -> Iterator[tuple[float, float, float]]:
             yield started_s, blocked_s, mark.at_s
 
 
-def _at_lessee(marks: Iterable[Mark]) -> Iterator[tuple[float, float]]:
+def _at_lessee(marks: Iterable[BarrierMark]) -> Iterator[tuple[float, float]]:
     """(request, release) of each round."""
     requested_s = 0.0
     for mark in marks:

@@ -11,7 +11,7 @@ from collections import deque
 from pathlib import Path
 from typing import cast
 
-from dirigo.kernel import Executable, Lane, SchedulingContext, Worker, WorkerId, job_of, operator_of
+from dirigo.kernel import Lane, RunnableMessage, SchedulingContext, Worker, WorkerId, job_of, operator_of
 from dirigo.scheduling import Strategy
 from dirigo_lab.experiments.overhead.barrier_clock import BarrierClock
 
@@ -26,9 +26,9 @@ class ForwardingInTurn(Strategy):
         self._marks = marks
         self._clock: BarrierClock | None = None
         self._turn = 0
-        self._queue: deque[Executable] = deque()
+        self._queue: deque[RunnableMessage] = deque()
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         if message.critical:
             self._queue.append(message)
             return None
@@ -45,10 +45,10 @@ class ForwardingInTurn(Strategy):
         self._queue.append(message)
         return None
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:  # noqa: ARG002
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:  # noqa: ARG002
         return self._queue.popleft() if self._queue else None
 
-    def _keep_time(self, context: SchedulingContext, message: Executable, marks: Path) -> None:
+    def _keep_time(self, context: SchedulingContext, message: RunnableMessage, marks: Path) -> None:
         """Have barriers timed here, and write down what was timed: messages come between barriers, when nobody waits."""
         if self._clock is None:
             self._clock = BarrierClock(time.time, job_of(message.to), marks / f"{context.id}.jsonl")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from dirigo_lab.experiments.costs.costs import Costs
-from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Scale, Size, Summary
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
+from dirigo_lab.experiments.experiment import Claim, Experiment, ExperimentSummary, Labels, Outcome, Scale, Size
 from dirigo_lab.experiments.overhead.barrier import (
     BLOCKED,
     KB,
@@ -38,13 +38,13 @@ class OverheadLessees(Experiment):
         most = LESSEES[-1] if scale is Scale.PAPER else 16
         return [{"lessees": lessees} for lessees in LESSEES if lessees <= most]
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         return simulate(_setting(labels), ROUNDS[size], labels, seed, costs)
 
     def run_on_spark(self, cluster: Any, labels: Labels, seed: int, size: Size) -> Outcome:
         return run_on_spark(cluster, _setting(labels), ROUNDS_ON_SPARK[size], labels, seed)
 
-    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:
+    def claims(self, scale: Scale, summary: ExperimentSummary) -> list[Claim]:
         p50 = {int(row.labels["lessees"]): row["p50"] for row in summary.all(job=BLOCKED)}
         felt = {int(row.labels["lessees"]): row["p50"] for row in summary.all(job=WHOLE)}
         medians = "; ".join(f"{lessees}: {ms:.1f} ({felt[lessees]:.1f})" for lessees, ms in p50.items())
@@ -97,14 +97,14 @@ class OverheadLessees(Experiment):
             ),
         ]
 
-    def draw(self, figure: Any, summary: Summary) -> None:
+    def draw(self, figure: Any, summary: ExperimentSummary) -> None:
         axes = figure.add_subplot(1, 1, 1)
         rows = [row for row in summary.rows if row.job]
         distributions(axes, rows, x=lambda row: str(row.labels["lessees"]), series=lambda row: row.job)
         axes.set_xlabel("lessees")
         axes.set_ylabel("a barrier, ms")
 
-    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:
+    def assumptions(self, scale: Scale, size: Size, costs: RuntimeCosts) -> list[str]:
         state = f"Each lessee has a state of {STATE_BYTES // KB} KB, as in the paper."
         if scale is Scale.PAPER:
             return [state, *assumptions_in_simulation(size, costs)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from dirigo_lab.experiments.costs.costs import Costs
-from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Outcome, Scale, Size, Summary
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
+from dirigo_lab.experiments.experiment import Claim, Experiment, ExperimentSummary, Labels, Outcome, Scale, Size
 from dirigo_lab.experiments.overhead.barrier import (
     BLOCKED,
     KB,
@@ -36,13 +36,13 @@ class OverheadState(Experiment):
     def settings(self, scale: Scale, size: Size) -> list[Labels]:  # noqa: ARG002
         return [{"state_kb": state_kb} for state_kb in STATES_KB]
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         return simulate(_setting(labels), ROUNDS[size], labels, seed, costs)
 
     def run_on_spark(self, cluster: Any, labels: Labels, seed: int, size: Size) -> Outcome:
         return run_on_spark(cluster, _setting(labels), ROUNDS_ON_SPARK[size], labels, seed)
 
-    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:  # noqa: ARG002
+    def claims(self, scale: Scale, summary: ExperimentSummary) -> list[Claim]:  # noqa: ARG002
         p50 = {int(row.labels["state_kb"]): row["p50"] for row in summary.all(job=BLOCKED)}
         felt = {int(row.labels["state_kb"]): row["p50"] for row in summary.all(job=WHOLE)}
         told = "; ".join(f"{state_kb}: {ms:.1f} ({felt[state_kb]:.1f})" for state_kb, ms in p50.items())
@@ -74,14 +74,14 @@ class OverheadState(Experiment):
             ),
         ]
 
-    def draw(self, figure: Any, summary: Summary) -> None:
+    def draw(self, figure: Any, summary: ExperimentSummary) -> None:
         axes = figure.add_subplot(1, 1, 1)
         rows = [row for row in summary.rows if row.job]
         distributions(axes, rows, x=lambda row: _shown(int(row.labels["state_kb"])), series=lambda row: row.job)
         axes.set_xlabel(f"state at each of {LESSEES} lessees")
         axes.set_ylabel("a barrier, ms")
 
-    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:
+    def assumptions(self, scale: Scale, size: Size, costs: RuntimeCosts) -> list[str]:
         lessees = (
             f"{LESSEES} lessees, as in the paper, each with a state of one value that is rewritten before each barrier."
         )

@@ -28,7 +28,7 @@ _DONE = pa.schema([("kind", pa.int64()), ("due_s", pa.float64()), ("done_s", pa.
 _TIMEOUT_S = 1_200.0
 
 
-class Gate(Function):
+class StartGate(Function):
     """Makes critical messages of reads, if they have to be. Ordered, so that it is not spread itself."""
 
     ordered = True
@@ -43,7 +43,7 @@ class Gate(Function):
             context.emit(row)
 
 
-class Count(Function):
+class CountedReads(Function):
     """Counts updates, and answers reads. Emits when each was done; sleeps for as long as it should take."""
 
     count = ValueState(int, default=0, combine=operator.add, replicated=True)
@@ -71,7 +71,9 @@ def run(cluster: Any, is_replicated: bool, reads_per_s: float, seconds: float, s
     done = collect()
     flow = Dataflow("reads", watermark_every="1ms")
     rows = flow.source(ScheduledRows(partial(_schedule, reads_per_s, seconds, seed)))
-    rows.process(Gate(is_replicated), SCHEMA, name="gate", time="at").process(Count, _DONE, name="count").sink(done)
+    rows.process(StartGate(is_replicated), SCHEMA, name="gate", time="at").process(CountedReads, _DONE, name="count").sink(
+        done
+    )
     cluster.submit(flow, strategy=strategy()).wait(_TIMEOUT_S)
     kinds, due_s, done_s = (done.table.column(name).to_pylist() for name in _DONE.names)
     began_s = min(due_s, default=0.0)

@@ -17,22 +17,22 @@ from dirigo.kernel import (
     CriticalOutput,
     CriticalRun,
     Directory,
-    Executable,
     FunctionSpec,
     Output,
+    RunnableMessage,
     States,
     Trail,
     Worker,
     actor_address,
 )
 from dirigo.scheduling import for_worker
-from dirigo.sim.cluster import Cluster
+from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.feed import Emission
 from dirigo.sim.network import Network
-from dirigo.sim.service import Service
+from dirigo.sim.service import ServiceTimes
 from dirigo.state import StateSet, ValueState, add
-from dirigo_lab.experiments.costs.costs import Costs
-from dirigo_lab.experiments.experiment import Claim, Experiment, Labels, Latencies, Outcome, Scale, Size, Summary
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
+from dirigo_lab.experiments.experiment import Claim, Experiment, ExperimentSummary, Labels, Latencies, Outcome, Scale, Size
 from dirigo_lab.experiments.read_heavy import on_spark as read_heavy_on_spark
 from dirigo_lab.experiments.read_heavy.load import (
     READ,
@@ -76,7 +76,7 @@ class ReadHeavy(Experiment):
             rates = rates[1:3]
         return [{"reads": reads, "reads_per_s": rate} for reads in (WITH, WITHOUT) for rate in rates]
 
-    def simulate(self, labels: Labels, seed: int, size: Size, costs: Costs) -> Outcome:
+    def simulate(self, labels: Labels, seed: int, size: Size, costs: RuntimeCosts) -> Outcome:
         seconds = _SECONDS[size]
         run = _Run(labels["reads"] == WITH, costs, seed)
         run.play(float(labels["reads_per_s"]), seconds)
@@ -88,7 +88,7 @@ class ReadHeavy(Experiment):
         done = read_heavy_on_spark.run(cluster, is_replicated, float(labels["reads_per_s"]), seconds, seed)
         return _outcome(labels, seed, done, seconds)
 
-    def claims(self, scale: Scale, summary: Summary) -> list[Claim]:  # noqa: ARG002
+    def claims(self, scale: Scale, summary: ExperimentSummary) -> list[Claim]:  # noqa: ARG002
         rates = summary.values_of("reads_per_s")
         fewest, most = rates[0], rates[-1]
 
@@ -132,7 +132,7 @@ class ReadHeavy(Experiment):
             ),
         ]
 
-    def draw(self, figure: Any, summary: Summary) -> None:
+    def draw(self, figure: Any, summary: ExperimentSummary) -> None:
         reads, updates = figure.subplots(1, 2)
         for axes, rows, value in (
             (reads, summary.all(job=READS), "p50"),
@@ -151,7 +151,7 @@ class ReadHeavy(Experiment):
         reads.set_ylabel("median latency of reads, ms")
         updates.set_ylabel("updates done per second")
 
-    def assumptions(self, scale: Scale, size: Size, costs: Costs) -> list[str]:
+    def assumptions(self, scale: Scale, size: Size, costs: RuntimeCosts) -> list[str]:
         seconds = (_SECONDS if scale is Scale.PAPER else _SECONDS_ON_SPARK)[size]
         per_s = UPDATES_PER_S if scale is Scale.PAPER else UPDATES_PER_S_ON_SPARK
         work = per_s * (UPDATE_S + (costs.message_s if scale is Scale.PAPER else 0.0))
@@ -184,24 +184,24 @@ def _outcome(labels: Labels, seed: int, done: list[tuple[int, float, float]], se
 class _Run:
     """One run in the simulator."""
 
-    def __init__(self, is_replicated: bool, costs: Costs, seed: int) -> None:
+    def __init__(self, is_replicated: bool, costs: RuntimeCosts, seed: int) -> None:
         directory = Directory()
         directory.add_job([FunctionSpec(_FUNCTION, _HOME, _Count, _states, (_SOURCE,))])
         self.done: list[tuple[int, float, float]] = []
         self._is_replicated = is_replicated
         seconds = {UPDATE: UPDATE_S + costs.message_s, READ: READ_S + costs.message_s}
 
-        def service(message: Executable, _rng: Random) -> float:
+        def service(message: RunnableMessage, _rng: Random) -> float:
             if not message.critical:
                 return seconds[message.payload]
             return costs.critical_s + (READ_S if message.payload == READ else 0.0)
 
-        self._cluster = Cluster(
+        self._cluster = SimulatedCluster(
             WORKERS,
             directory,
             lambda _worker, _rng: for_worker(strategy()),
             network=Network(costs.hop_s),
-            service=Service(service),
+            service=ServiceTimes(service),
             seed=seed,
             fetch_s=costs.fetch_s,
         )
@@ -218,7 +218,7 @@ class _Run:
             else:
                 yield at_s, Output(_FUNCTION, kind, at_s)
 
-    def _note(self, worker: Worker, message: Executable, trail: Trail) -> None:  # noqa: ARG002
+    def _note(self, worker: Worker, message: RunnableMessage, trail: Trail) -> None:  # noqa: ARG002
         if message.payload != TIME:
             self.done.append((message.payload, message.created, worker.now))
 

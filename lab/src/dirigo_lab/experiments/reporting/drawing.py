@@ -10,7 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from dirigo_lab.experiments.experiment import Row
+from dirigo_lab.experiments.experiment import ResultRow
 from dirigo_lab.pages.figure import COLOURS, DPI, blank_figure
 
 WIDTH, HEIGHT = 9.0, 4.6  # in inches
@@ -68,10 +68,10 @@ def save(figure_maker: Callable[[Any], None], path: Path, *, title: str = "") ->
 
 def distributions(
     axes: Any,
-    rows: Sequence[Row],
+    rows: Sequence[ResultRow],
     *,
-    x: Callable[[Row], str],
-    series: Callable[[Row], str],
+    x: Callable[[ResultRow], str],
+    series: Callable[[ResultRow], str],
     satisfaction: bool = False,
 ) -> None:
     """Latencies, on a logarithmic axis: a box from p25 to p75 with the median, whiskers from p5 to p95, and a tick at p99.
@@ -106,11 +106,11 @@ def distributions(
 
 def lines(
     axes: Any,
-    rows: Sequence[Row],
+    rows: Sequence[ResultRow],
     *,
-    x: Callable[[Row], float],
+    x: Callable[[ResultRow], float],
     value: str,
-    series: Callable[[Row], str],
+    series: Callable[[ResultRow], str],
     log_y: bool = False,
     scale: float = 1.0,
 ) -> None:
@@ -164,7 +164,7 @@ def colours_of(series: Sequence[str]) -> dict[str, str]:
 # --- parts -----------------------------------------------------------------------------------------------------------------
 
 
-def _box(axes: Any, row: Row, at: float, width: float, colour: str) -> None:
+def _box(axes: Any, row: ResultRow, at: float, width: float, colour: str) -> None:
     from matplotlib.patches import Rectangle
 
     p5, p25, p50, p75, p95, p99 = (max(_LEAST_MS, row[name]) for name in ("p5", "p25", "p50", "p75", "p95", "p99"))

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from dirigo_lab.experiments.costs.costs import Costs
-from dirigo_lab.experiments.experiment import Claim, Experiment, Label, Row, Scale, Size, Spread, Summary
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
+from dirigo_lab.experiments.experiment import Claim, Experiment, ExperimentSummary, Label, ResultRow, Scale, Size, Spread
 from dirigo_lab.experiments.reporting.drawing import save
 from dirigo_lab.experiments.reporting.storing import label_names
 from dirigo_lab.pages import page
@@ -37,12 +37,14 @@ class Report:
     scale: Scale
     size: Size
     seeds: int
-    costs: Costs
-    summary: Summary
+    costs: RuntimeCosts
+    summary: ExperimentSummary
     claims: Sequence[Claim]
 
     @classmethod
-    def of(cls, experiment: Experiment, scale: Scale, size: Size, seeds: int, costs: Costs, summary: Summary) -> Report:
+    def of(
+        cls, experiment: Experiment, scale: Scale, size: Size, seeds: int, costs: RuntimeCosts, summary: ExperimentSummary
+    ) -> Report:
         return cls(experiment, scale, size, seeds, costs, summary, experiment.claims(scale, summary))
 
     def figures(self) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def facts_of(report: Report) -> list[str]:
     if report.scale is Scale.PAPER:
         where = f" on {costs.machine}" if costs.machine else ""
         facts.append(
-            f"Costs of the runtime, as measured{where}: {costs.hop_s * 1e6:,.0f} us for a hop, "
+            f"RuntimeCosts of the runtime, as measured{where}: {costs.hop_s * 1e6:,.0f} us for a hop, "
             f"{costs.fetch_s * 1e6:,.0f} us "
             f"to take in a message, {costs.message_s * 1e6:,.0f} us to run one beside what its function takes, "
             f"{costs.critical_s * 1e6:,.0f} us for a critical one; partial states move at "
@@ -160,7 +162,7 @@ def facts_of(report: Report) -> list[str]:
     return facts
 
 
-def _objectives(summary: Summary) -> str:
+def _objectives(summary: ExperimentSummary) -> str:
     """Of each job that has one. They are measured in part, and can differ from setting to setting."""
     found: dict[str, set[float]] = {}
     for outcome in summary.outcomes:
@@ -175,7 +177,7 @@ def _objectives(summary: Summary) -> str:
 # --- tables, for pages and terminals ---------------------------------------------------------------------------------------
 
 
-def results_table(summary: Summary, *, ranges: bool = True) -> list[Cells]:
+def results_table(summary: ExperimentSummary, *, ranges: bool = True) -> list[Cells]:
     """The latencies of each job in each setting, under a row of headings; the labels and the job come first.
 
     ``ranges``: not only medians over the seeds, but also the least and the greatest.
@@ -190,7 +192,7 @@ def results_table(summary: Summary, *, ranges: bool = True) -> list[Cells]:
     return table
 
 
-def figures_table(summary: Summary, *, ranges: bool = True) -> list[Cells]:
+def figures_table(summary: ExperimentSummary, *, ranges: bool = True) -> list[Cells]:
     """The other figures of each setting, under a row of headings; the labels come first."""
     names = label_names(summary.outcomes)
     rows = [row for row in summary.rows if not row.job]
@@ -211,7 +213,7 @@ def shown_number(value: float) -> str:
     return f"{value:,.0f}" if size >= 100 or value == int(value) else f"{value:,.1f}" if size >= 10 else f"{value:.3g}"
 
 
-def _spread(row: Row, name: str, shown: Callable[[float], str], ranges: bool) -> str:
+def _spread(row: ResultRow, name: str, shown: Callable[[float], str], ranges: bool) -> str:
     spread = row.values.get(name)
     if spread is None:
         return _NOTHING
@@ -219,7 +221,7 @@ def _spread(row: Row, name: str, shown: Callable[[float], str], ranges: bool) ->
     return f"{middle} ({low} to {high})" if ranges and low != high else middle
 
 
-def _labels(row: Row, names: Sequence[str]) -> Cells:
+def _labels(row: ResultRow, names: Sequence[str]) -> Cells:
     return [_shown_label(row.labels.get(name)) for name in names]
 
 
@@ -231,7 +233,7 @@ def _claim_cells(claim: Claim) -> Cells:
     return [claim.text, claim.paper, claim.ours, page.verdict(verdict_of(claim), good=claim.holds), claim.why]
 
 
-def _figures_of(row: Row) -> dict[str, Any]:
+def _figures_of(row: ResultRow) -> dict[str, Any]:
     values = {name: _finite(spread) for name, spread in row.values.items()}
     return {"labels": dict(row.labels), "job": row.job, "results": row.results, "values": values}
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dirigo_lab.experiments.experiment import Labels, Outcome, Row, Spread, Summary
+from dirigo_lab.experiments.experiment import ExperimentSummary, Labels, Outcome, ResultRow, Spread
 from dirigo_lab.experiments.reporting.storing import FIGURES, LATENCIES, label_names
 from dirigo_lab.nexmark.oracles.spark_oracle import local_session
 
@@ -28,7 +28,7 @@ def session_for(spark: Any = None) -> Iterator[Any]:
             yield own
 
 
-def summarise(spark: Any, folder: Path, outcomes: Sequence[Outcome]) -> Summary:
+def summarise(spark: Any, folder: Path, outcomes: Sequence[Outcome]) -> ExperimentSummary:
     """What `store` wrote into the folder for these outcomes, as rows in their order."""
     names = label_names(outcomes)
     found: dict[tuple[Setting, str], dict[str, Spread]] = {}
@@ -42,10 +42,10 @@ def summarise(spark: Any, folder: Path, outcomes: Sequence[Outcome]) -> Summary:
     rows = []
     for labels, setting, runs in _settings(outcomes, names):
         counts = {job: results.get((setting, job), 0.0) / len(runs) for job in _jobs(runs)}
-        rows += [Row(labels, job, round(count), found.get((setting, job), {})) for job, count in counts.items()]
+        rows += [ResultRow(labels, job, round(count), found.get((setting, job), {})) for job, count in counts.items()]
         if (setting, _WHOLE_RUN) in found:
-            rows.append(Row(labels, _WHOLE_RUN, round(sum(counts.values())), found[setting, _WHOLE_RUN]))
-    return Summary(rows, outcomes)
+            rows.append(ResultRow(labels, _WHOLE_RUN, round(sum(counts.values())), found[setting, _WHOLE_RUN]))
+    return ExperimentSummary(rows, outcomes)
 
 
 def _spreads(spark: Any, folder: Path, names: Sequence[str]) -> list[Any]:

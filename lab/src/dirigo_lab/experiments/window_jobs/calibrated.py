@@ -8,7 +8,7 @@ import numpy as np
 
 from dirigo.flow.sources.load_shapes import constant
 from dirigo.scheduling import Fifo, Strategy
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.window_jobs.simulated_pool import SimulatedPool
 from dirigo_lab.experiments.window_jobs.window_job import WindowJob
 
@@ -17,7 +17,7 @@ _RESULTS = 64  # windows; of the tail of fewer, chance decides
 _WARM_UP_S = 1.0
 
 
-def calibrated_s(job: WindowJob, workers: int, costs: Costs, strategy: Strategy | None = None) -> float:
+def calibrated_s(job: WindowJob, workers: int, costs: RuntimeCosts, strategy: Strategy | None = None) -> float:
     """Seconds. The job's own loads do not matter: they are replaced by a constant one, the same at all sources.
 
     ``strategy``: for a job with so few functions that it has to scale in order to take half of the workers; FIFO otherwise.
@@ -30,6 +30,6 @@ def calibrated_s(job: WindowJob, workers: int, costs: Costs, strategy: Strategy 
     return 2 * float(np.percentile(outcome.latencies[0].latency_ms, 99)) / 1000
 
 
-def message_s(job: WindowJob, costs: Costs) -> float:
+def message_s(job: WindowJob, costs: RuntimeCosts) -> float:
     """What a row of a source takes of the workers in all."""
     return job.map_s + job.window_s + 2 * costs.message_s

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from dirigo.flow.sources.source import Piece, Source, Split, empty_batch
+from dirigo.flow.sources.source import Source, SourceBatch, Split, empty_batch
 
 SCHEMA = pa.schema([("value", pa.int64()), ("due_s", pa.float64()), ("at", pa.timestamp("ms"))])
 _WARM_UP_S = 1.0  # from the first read to the beginning of the schedule: all workers know the job by then
@@ -52,7 +52,7 @@ class _ScheduledSplit(Split):
         self._began_s = begins_s
         self.ended = self._next is None
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         now_s = self.clock()
         if self._began_s is None:
             self._began_s = now_s + _WARM_UP_S
@@ -75,14 +75,14 @@ class _ScheduledSplit(Split):
         self.ended = entry is None
         self.next_due_s = now_s if entry is None else began_s + entry.due_s
         if first.value is None:
-            return Piece(empty_batch(SCHEMA), reached_ms=_ms(first.due_s), due_s=began_s + first.due_s)
+            return SourceBatch(empty_batch(SCHEMA), reached_ms=_ms(first.due_s), due_s=began_s + first.due_s)
         columns = [
             pa.array([each.value for each in due]),
             pa.array([began_s + each.due_s for each in due]),
             pa.array([_ms(each.due_s) for each in due]).cast(pa.timestamp("ms")),
         ]
         rows = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-        return Piece(rows, holds_time=True, due_s=began_s + first.due_s)
+        return SourceBatch(rows, holds_time=True, due_s=began_s + first.due_s)
 
     def close(self) -> None:
         self.ended = True

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from dirigo.kernel import Directory, Executable, Trail, Worker, WorkerId, job_of, operator_of
+from dirigo.kernel import Directory, RunnableMessage, Trail, Worker, WorkerId, job_of, operator_of
 from dirigo.scheduling import Strategy, for_worker
-from dirigo.sim.cluster import Cluster
+from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.network import Network
-from dirigo.sim.service import Service, ServiceTime
-from dirigo_lab.experiments.costs.costs import Costs
+from dirigo.sim.service import ServiceTime, ServiceTimes
+from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.experiment import Labels, Latencies, Outcome
 from dirigo_lab.experiments.window_jobs.window_job import RunningJob, WindowJob
 
@@ -21,7 +21,7 @@ _EVENTS_MAX = 1_000_000_000
 class SimulatedPool:
     """One run."""
 
-    def __init__(self, workers: int, jobs: Sequence[WindowJob], strategy: Strategy, costs: Costs, seed: int) -> None:
+    def __init__(self, workers: int, jobs: Sequence[WindowJob], strategy: Strategy, costs: RuntimeCosts, seed: int) -> None:
         self.seed = seed
         directory = Directory()
         self.jobs = {job.name: RunningJob(job) for job in jobs}
@@ -32,12 +32,12 @@ class SimulatedPool:
             seconds = {"map": job.map_s, "window": job.window_s, "whole": job.whole_s}
             for spec in specs:
                 times[spec.address] = _service_time(seconds[operator_of(spec.address)] + costs.message_s, costs.critical_s)
-        self.cluster = Cluster(
+        self.cluster = SimulatedCluster(
             workers,
             directory,
             lambda _worker, _rng: for_worker(strategy),
             network=Network(costs.hop_s),
-            service=Service(costs.message_s, times),
+            service=ServiceTimes(costs.message_s, times),
             seed=seed,
             fetch_s=costs.fetch_s,
         )
@@ -70,7 +70,7 @@ class SimulatedPool:
         ]
         return Outcome(labels, self.seed, latencies, self._figures(seconds), self._per_worker())
 
-    def _note(self, worker: Worker, message: Executable, trail: Trail) -> None:
+    def _note(self, worker: Worker, message: RunnableMessage, trail: Trail) -> None:
         address, now = message.to, worker.now
         name, home = self._whose[address]
         self.busy_s[worker.id] += trail[3] - message.trail[3]
@@ -112,7 +112,7 @@ class SimulatedPool:
 
 
 def _service_time(data_s: float, critical_s: float) -> ServiceTime:
-    def seconds(message: Executable, _rng: Any) -> float:
+    def seconds(message: RunnableMessage, _rng: Any) -> float:
         return critical_s if message.critical else data_s
 
     return seconds

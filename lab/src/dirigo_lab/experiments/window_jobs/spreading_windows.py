@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Protocol, TypeVar
 
 from dirigo.kernel import Address, SchedulingContext, WorkerId, operator_of
-from dirigo.scheduling.lessees import Span
+from dirigo.scheduling.lessees import LesseesAllowed
 from dirigo_lab.experiments.window_jobs.job_flow import WINDOWS
 
 
 class _Spreading(Protocol):
     """A strategy that leases actors to workers next to their homes."""
 
-    span: Span
+    span: LesseesAllowed
 
 
-class _WindowsSpan(Span):
+class _WindowsSpan(LesseesAllowed):
     """Of window functions; all others stay at home."""
 
     __slots__ = ()

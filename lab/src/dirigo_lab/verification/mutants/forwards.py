@@ -7,7 +7,7 @@ from typing import Any
 
 from dirigo.kernel.instance import Instance
 from dirigo.kernel.lessor import Lessor
-from dirigo.kernel.mailbox import Kind, MailboxState
+from dirigo.kernel.mailbox import MailboxState, MessageKind
 from dirigo_lab.verification.mutants.mutant import mutant
 
 
@@ -29,9 +29,9 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
     "forward-pending", "a pending message is offered, and forwarded", Instance, "admit", "incomplete-sync-one", "sync-one"
 )
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Any, message: Any, kind: Kind) -> None:
-        pending = kind is Kind.PENDING and self.state is MailboxState.RUNNABLE
-        original(self, message, Kind.FREE if pending else kind)
+    def mistaken(self: Any, message: Any, kind: MessageKind) -> None:
+        pending = kind is MessageKind.PENDING and self.state is MailboxState.RUNNABLE
+        original(self, message, MessageKind.FREE if pending else kind)
 
     return mistaken
 

@@ -76,9 +76,9 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
     def mistaken(self: Outbox, revoke: Any) -> None:
         original(self, revoke)
-        ack = self.party.host.outgoing.pop()
+        ack = self.participant.host.outgoing.pop()
         assert isinstance(ack, RevokeAck)
-        self.party.host.outgoing.append(RevokeAck(ack.to, ack.worker, ack.sender, ack.origin, ack.number, ()))
+        self.participant.host.outgoing.append(RevokeAck(ack.to, ack.worker, ack.sender, ack.origin, ack.number, ()))
 
     return mistaken
 

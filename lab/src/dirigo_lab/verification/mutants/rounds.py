@@ -11,7 +11,7 @@ from dirigo.kernel.instance import Instance
 from dirigo.kernel.interface.message import Granularity, SyncReply, SyncRequest
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
-from dirigo.kernel.mailbox import Event, Kind
+from dirigo.kernel.mailbox import Event, MessageKind
 from dirigo_lab.verification.mutants.mutant import mutant
 
 
@@ -185,6 +185,6 @@ def _(_original: Callable[..., Any]) -> Callable[..., Any]:
         held, self.held = self.held, []
         for message in held:
             self.note_held(message)
-            self.admit(message, Kind.FREE)
+            self.admit(message, MessageKind.FREE)
 
     return mistaken

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from dirigo.kernel import Address, Context, CriticalOutput, CriticalRun, Granularity, Output, States
 from dirigo.state import StateSet
 from dirigo_lab.verification.checker import ViolationError
-from dirigo_lab.verification.random.world import ANY_TIME, Passing, RandomActor, RandomWorld, is_of_script, states_of
+from dirigo_lab.verification.random.world import ANY_TIME, PassOn, RandomActor, RandomWorld, is_of_script, states_of
 
 Edge = tuple[Address, Address]  # (from, to)
 Placed = tuple[
@@ -182,7 +182,7 @@ class _OneInstance:
     def __init__(self, actor: RandomActor) -> None:
         self.name = actor.name
         self.context = Context(actor.name, states_of(actor)())
-        self.function = Passing(actor, self.context.states)
+        self.function = PassOn(actor, self.context.states)
         self.queues: dict[Address, deque[Output | CriticalOutput]] = {upstream: deque() for upstream in actor.upstreams}
         self.ended: set[Address] = set()
 

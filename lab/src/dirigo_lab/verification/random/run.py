@@ -16,13 +16,13 @@ from dirigo.kernel import (
     CriticalRun,
     Data,
     DirigoError,
-    Executable,
     Granularity,
     Hooks,
     Lane,
     Message,
     Output,
     ProtocolError,
+    RunnableMessage,
     Worker,
     WorkerId,
 )
@@ -31,8 +31,8 @@ from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Role, Transition
 from dirigo.scheduling import Fifo
-from dirigo.sim.cluster import Cluster, SimulationError
-from dirigo.sim.service import Service
+from dirigo.sim.cluster import SimulatedCluster, SimulationError
+from dirigo.sim.service import ServiceTimes
 from dirigo_lab.verification.at_rest import check_at_rest
 from dirigo_lab.verification.checker import Fact, Ledger, ViolationError, control_facts, data_fact
 from dirigo_lab.verification.random.reference import STATES, Results, contents, sequential
@@ -89,7 +89,7 @@ class Checking(Recorder):
         super().emitted(sender, worker, output)
         self._results.emitted(sender, output)
 
-    def executed(self, worker: WorkerId, message: Executable) -> None:
+    def executed(self, worker: WorkerId, message: RunnableMessage) -> None:
         instance = self.workers[worker].instance(message.to)
         for due, _ in instance.context.timers:
             self._result.timers += 1
@@ -143,9 +143,9 @@ class Checking(Recorder):
 
     def _check_nothing_left(self, address: Address, home: WorkerId) -> None:
         for worker in self.workers.values():
-            party = worker.parties.get(address)
-            if isinstance(party, Lessee) and (party.running is not None or not party.states.is_identity()):
-                raise ViolationError("no-partial-left", f"{party.name} has something left while w{home} is CRITICAL")
+            participant = worker.participants.get(address)
+            if isinstance(participant, Lessee) and (participant.running is not None or not participant.states.is_identity()):
+                raise ViolationError("no-partial-left", f"{participant.name} has something left while w{home} is CRITICAL")
 
     def sent(self, messages: Iterable[Message]) -> None:
         for message in messages:
@@ -184,12 +184,12 @@ class RandomRun:
         self.results = Results()
         self.checking = Checking(world, self.result, self.results, self._timer_set)
         self.injections = Injections(self.checking.ledgers)
-        self.cluster = Cluster(
+        self.cluster = SimulatedCluster(
             world.workers,
             world.directory(),
             self._strategy,
             network=world.network,
-            service=Service(world.service),
+            service=ServiceTimes(world.service),
             seed=world.seed,
             observer=lambda _: self.checking,
             carried=self.checking.sent,
@@ -261,14 +261,14 @@ class RandomRun:
         for actor in self.world.actors:
             whole = states[actor.name] = {name: {} for name in STATES}
             for worker in self.workers.values():
-                party = worker.parties.get(actor.name)
-                if isinstance(party, (Lessor, Lessee)):
-                    for name, part in contents(party.states).items():
+                participant = worker.participants.get(actor.name)
+                if isinstance(participant, (Lessor, Lessee)):
+                    for name, part in contents(participant.states).items():
                         for key, count in part.items():
                             whole[name][key] = whole[name].get(key, 0) + count
-                    result.lessees += isinstance(party, Lessee)
-                if isinstance(party, Lessor):
-                    result.scale_ins += party.leases.revocation
+                    result.lessees += isinstance(participant, Lessee)
+                if isinstance(participant, Lessor):
+                    result.scale_ins += participant.leases.revocation
         result.executed = self.cluster.metrics.executed
         result.duplicates = self.cluster.metrics.duplicates
         result.held = sum(getattr(worker.strategy, "held", 0) for worker in self.workers.values())

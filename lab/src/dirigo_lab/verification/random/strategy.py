@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from random import Random
 
-from dirigo.kernel import Address, CriticalOutput, Executable, Output, SchedulingContext, WorkerId
+from dirigo.kernel import Address, CriticalOutput, Output, RunnableMessage, SchedulingContext, WorkerId
 from dirigo.scheduling import Chaos, Freedom
 from dirigo.scheduling.deadlines import is_input_of
 from dirigo_lab.verification.checker import Ledger
@@ -47,15 +47,15 @@ class Restless(Chaos):
             else:
                 context.run_alone(address, self._injections.one_more(address))
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         self._maybe(context)
         return super().enqueue(context, message)
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         self._maybe(context)
         return super().get_next_message(context)
 
-    def pre_apply(self, context: SchedulingContext, message: Executable) -> None:
+    def pre_apply(self, context: SchedulingContext, message: RunnableMessage) -> None:
         self._maybe(context)
         super().pre_apply(context, message)
 
@@ -66,15 +66,15 @@ class Restless(Chaos):
     def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
         return tuple(worker for worker in self.freedom.direct.get(to, ()) if self.choose(2))
 
-    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[Executable]:
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:
         inputs = [index for index, message in enumerate(self.kept) if is_input_of(message, actor)]
         return [self.drop(index) for index in reversed(inputs) if self.choose(2)]
 
-    def drop(self, index: int) -> Executable:
+    def drop(self, index: int) -> RunnableMessage:
         """No longer keep a message."""
         return self.kept.pop(index)
 
-    def post_apply(self, context: SchedulingContext, message: Executable, elapsed_s: float) -> None:
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
         self._maybe(context)
         super().post_apply(context, message, elapsed_s)
 
@@ -87,13 +87,13 @@ class ByPriority(Restless):
         self._priorities: list[float] = []  # of what is kept
         self.held = 0
 
-    def enqueue(self, context: SchedulingContext, message: Executable) -> WorkerId | None:
+    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
         elsewhere = super().enqueue(context, message)
         if elsewhere is None:
             self._priorities.append(self._rng.random())
         return elsewhere
 
-    def get_next_message(self, context: SchedulingContext) -> Executable | None:
+    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
         self._maybe(context)
         if not self.kept:
             return None
@@ -101,7 +101,7 @@ class ByPriority(Restless):
         self.held += not context.may_run(message)
         return message
 
-    def drop(self, index: int) -> Executable:
+    def drop(self, index: int) -> RunnableMessage:
         del self._priorities[index]
         return super().drop(index)
 

@@ -30,7 +30,7 @@ from dirigo.kernel import (
 )
 from dirigo.scheduling import Freedom
 from dirigo.sim.delay import Delay, constant, exponential, pareto, uniform
-from dirigo.sim.network import Network, Order
+from dirigo.sim.network import DeliveryOrder, Network
 from dirigo.sim.service import ServiceTime
 from dirigo.state import MapState, StateSet, add
 from dirigo_lab.verification.world import Actor, Step, World
@@ -86,7 +86,7 @@ def is_of_script(payload: str) -> bool:
     return payload.startswith(_CRITICAL) and "@" not in payload
 
 
-class Passing:
+class PassOn:
     """The function of every actor: it counts what it sees and passes it on, under a name that tells the way.
 
     A critical message that ends a stream is always passed on, and as the end only once all upstreams have ended: until
@@ -269,7 +269,7 @@ class RandomWorld(World):
             FunctionSpec(
                 actor.name,
                 self.homes[actor.name],
-                partial(Passing, actor),
+                partial(PassOn, actor),
                 states_of(actor),
                 actor.upstreams,
                 actor.downstreams,
@@ -502,7 +502,7 @@ def _random_network(rng: Random, workers: int, span: float) -> Network:
     network = Network(
         _random_delay(rng),
         local=_random_delay(rng) if rng.random() < 0.5 else 0.0,
-        order=Order.CHANNEL if rng.random() < 0.35 else Order.NONE,
+        order=DeliveryOrder.CHANNEL if rng.random() < 0.35 else DeliveryOrder.NONE,
         links=links,
         duplicates=rng.choice((0.0, 0.0, 0.05, 0.3)),
     )

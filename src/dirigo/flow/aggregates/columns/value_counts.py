@@ -14,7 +14,7 @@ from dirigo.flow.aggregates.count import add_counts
 from dirigo.flow.rows.grouping import Grouping
 
 
-class Tally(Listing):
+class ValueCounts(Listing):
     """Partial rows of value and count; equal values of a group become one row."""
 
     def __init__(self, value_type: pa.DataType) -> None:

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from dirigo.flow.api.duration import format_milliseconds
 from dirigo.flow.event_time.time_column import TimeColumn, Times
-from dirigo.flow.exchange.edge import ByTime, Intake
+from dirigo.flow.exchange.edge import ByTime, Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.joins.matching import JoinShape, Positions, pairs
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.operators.windows.buckets import PileKey, Piles
+from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
 
 LEFT, RIGHT = 0, 1
 Mask = npt.NDArray[np.bool_]
@@ -67,17 +67,17 @@ class IntervalJoin(Operator):
         on = ", ".join(f"{one} = {other}" for one, other in zip(self._shape.left_on, self._shape.right_on, strict=True))
         return f"join on {on} within {_signed(self._lower_ms)} to {_signed(self._upper_ms)}"
 
-    def intake(self, port: int) -> Intake:
+    def exchange(self, port: int) -> Exchange:
         return ByTime(self.name, self._keys[port], self._times[port])
 
-    def new_states(self) -> Piles:
-        return Piles()
+    def new_states(self) -> PartialStore:
+        return PartialStore()
 
-    def on_rows(self, states: Piles, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
-        states.add(PileKey(0, port), batch)
+    def on_rows(self, states: PartialStore, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
+        states.add(PartialKey(0, port), batch)
 
-    def on_watermark(self, states: Piles, before_ms: int, now_ms: int, emitter: Emitter) -> None:
-        sides = [_Side.of(states.pop(PileKey(0, side)), self._times[side], keys) for side, keys in enumerate(self._keys)]
+    def on_watermark(self, states: PartialStore, before_ms: int, now_ms: int, emitter: Emitter) -> None:
+        sides = [_Side.of(states.pop(PartialKey(0, side)), self._times[side], keys) for side, keys in enumerate(self._keys)]
         left, right = sides
         if left is not None and right is not None:
             self._emit_pairs(left, right, before_ms, now_ms, emitter)
@@ -87,9 +87,9 @@ class IntervalJoin(Operator):
             if kept is not None:
                 waits = kept.times + max(reach, 0) >= now_ms
                 if waits.all():
-                    states.add(PileKey(0, side), kept.rows)
+                    states.add(PartialKey(0, side), kept.rows)
                 elif waits.any():
-                    states.add(PileKey(0, side), kept.rows.filter(pa.array(waits)))
+                    states.add(PartialKey(0, side), kept.rows.filter(pa.array(waits)))
 
     def _emit_pairs(self, left: _Side, right: _Side, before_ms: int, now_ms: int, emitter: Emitter) -> None:
         """The pairs whose later row lies in [before, now)."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dirigo.flow.exchange.edge import ByKey, Intake
+from dirigo.flow.exchange.edge import ByKey, Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.joins.matching import JoinShape
 from dirigo.flow.operators.operator import Operator
@@ -72,7 +72,7 @@ class Join(Operator):
         on = ", ".join(f"{one} = {other}" for one, other in zip(self._shape.left_on, self._shape.right_on, strict=True))
         return f"join on {on}"
 
-    def intake(self, port: int) -> Intake:
+    def exchange(self, port: int) -> Exchange:
         return ByKey(self.name, self._shape.left_on if port == LEFT else self._shape.right_on)
 
     def new_states(self) -> Kept[tuple[_Side, _Side]]:

@@ -10,12 +10,12 @@ import pyarrow as pa
 from dirigo.flow.aggregates.columns.panes import PANE
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.event_time.windows import PaneWindows, Span
-from dirigo.flow.exchange.edge import Intake, IntoWindows
+from dirigo.flow.exchange.edge import Exchange, IntoWindows
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.joins.matching import JoinShape
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.aggregation import Rows
-from dirigo.flow.operators.windows.buckets import PileKey, Piles
+from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
 from dirigo.flow.operators.windows.windowed import WINDOW_END, WINDOW_START
 
 LEFT, RIGHT = 0, 1
@@ -75,37 +75,37 @@ class WindowJoin(Operator):
         on = ", ".join(f"{one} = {other}" for one, other in zip(self._shape.left_on, self._shape.right_on, strict=True))
         return f"{self._shape.how} join on {on}, {self.windows}"
 
-    def intake(self, port: int) -> Intake:
+    def exchange(self, port: int) -> Exchange:
         # Only an inner join has no place for a row whose key is null; in the others it is one without a partner.
         takes_nulls = self._shape.how != "inner"
         return _Side(self.name, self._keys[port], self._times[port], self.windows, self._rows[port], takes_nulls)
 
-    def new_states(self) -> Piles:
-        return Piles()
+    def new_states(self) -> PartialStore:
+        return PartialStore()
 
-    def on_rows(self, states: Piles, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
+    def on_rows(self, states: PartialStore, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         panes = batch.column(PANE).to_numpy()
         for pane in np.unique(panes).tolist():
             mask = panes == pane
             if self.windows.last_end(pane) <= emitter.watermark:  # of a channel that was idle while time went on
                 emitter.drop_late(int(mask.sum()), self.name)
                 continue
-            states.add(PileKey(pane, port), batch if mask.all() else batch.filter(pa.array(mask)))
+            states.add(PartialKey(pane, port), batch if mask.all() else batch.filter(pa.array(mask)))
 
-    def on_watermark(self, states: Piles, before_ms: int, now_ms: int, emitter: Emitter) -> None:
+    def on_watermark(self, states: PartialStore, before_ms: int, now_ms: int, emitter: Emitter) -> None:
         for span in self.windows.closing(states.buckets(), before_ms, now_ms):
             joined = self._shape.join(self._gather(states, span, LEFT), self._gather(states, span, RIGHT))
             times = (np.full(joined.num_rows, span.start_ms), np.full(joined.num_rows, span.end_ms))
             columns = [*joined.columns, *(self._span_time.array(each) for each in times)]
             emitter.rows(pa.RecordBatch.from_arrays(columns, schema=self.schema))
-        for key in [key for key in states.piles if self.windows.last_end(key.bucket) <= now_ms]:
+        for key in [key for key in states.partials if self.windows.last_end(key.bucket) <= now_ms]:
             states.drop(key)
 
-    def _gather(self, states: Piles, span: Span, side: int) -> pa.RecordBatch:
+    def _gather(self, states: PartialStore, span: Span, side: int) -> pa.RecordBatch:
         found = [
             batch
             for pane in states.buckets_in(self.windows.panes_of(span))
-            if (batch := states.compact(PileKey(pane, side))) is not None
+            if (batch := states.compact(PartialKey(pane, side))) is not None
         ]
         if not found:
             return pa.RecordBatch.from_pylist([], schema=self._rows[side].output_schema)

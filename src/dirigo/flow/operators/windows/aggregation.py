@@ -11,8 +11,8 @@ import pyarrow as pa
 from dirigo.flow.aggregates.base import (
     Aggregate,
     Argument,
+    GroupSummary,
     Listing,
-    Summary,
     evaluate_argument,
     plain,
     plain_type,
@@ -28,7 +28,7 @@ from dirigo.flow.rows.schema import require_columns
 
 __all__ = ["Aggregation", "Rows"]
 
-_Worker = TypeVar("_Worker", bound=Summary | Listing)
+_Worker = TypeVar("_Worker", bound=GroupSummary | Listing)
 
 
 class Aggregation:
@@ -45,7 +45,7 @@ class Aggregation:
         _check_names(schema, keys, aggregates)
         self._key_positions = [schema.get_field_index(key) for key in keys]
         key_fields = [pa.field(key, plain_type(schema.field(key).type)) for key in keys]
-        self._summaries: list[_Bound[Summary]] = []
+        self._summaries: list[_Bound[GroupSummary]] = []
         self._listings: list[_Bound[Listing]] = []
         self._results: list[tuple[bool, int]] = []  # for each aggregate: whether it is a summary, and which one
         output_fields = list(key_fields)
@@ -58,7 +58,7 @@ class Aggregation:
             aggregate.check_where(schema, what)
             worker = aggregate.bind(schema, time, what)
             output_fields.append(pa.field(name, worker.output_type))
-            if isinstance(worker, Summary):
+            if isinstance(worker, GroupSummary):
                 self._results.append((True, len(self._summaries)))
                 self._summaries.append(_Bound(name, aggregate, time, worker))
             else:
@@ -158,7 +158,7 @@ class Aggregation:
         columns += [(summaries if is_summary else listings)[place] for is_summary, place in self._results]
         return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
 
-    def _parts(self, columns: Sequence[pa.Array]) -> list[tuple[Sequence[pa.Array], _Bound[Summary]]]:
+    def _parts(self, columns: Sequence[pa.Array]) -> list[tuple[Sequence[pa.Array], _Bound[GroupSummary]]]:
         taken = []
         start = 0
         for summary in self._summaries:

@@ -17,10 +17,10 @@ import pyarrow as pa
 from dirigo.flow.aggregates.columns.panes import PANE
 from dirigo.flow.event_time.time_column import TimeColumn, Times
 from dirigo.flow.event_time.windows import Session, Span
-from dirigo.flow.exchange.edge import ALL_SLOTS, RAW_ROWS, ByTime, Edge, Intake, Summary, summable, timed
+from dirigo.flow.exchange.edge import ALL_SLOTS, RAW_ROWS, ByTime, Edge, Exchange, Summary, summable, timed
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.operators.windows.buckets import PileKey, Piles
+from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
 from dirigo.flow.operators.windows.row_functions import Applied, finished
 from dirigo.flow.operators.windows.windowed import WINDOW_END, WINDOW_START
 from dirigo.flow.rows.grouping import Grouping
@@ -109,12 +109,12 @@ class Sessions(Operator):
     def describe(self) -> str:
         return f"{self.window} by {', '.join(self.keys)}" if self.keys else str(self.window)
 
-    def intake(self, port: int) -> Intake:
+    def exchange(self, port: int) -> Exchange:
         window, combines_early = self.window, self._combines_early
         return IntoSessions(self.name, self.keys, self._input_time, window, self.lateness_ms, self.summary, combines_early)
 
-    def new_states(self) -> Piles:
-        return Piles(self._compact)
+    def new_states(self) -> PartialStore:
+        return PartialStore(self._compact)
 
     def _compact(self, slot: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Pieces that touch are one; what a single slot shows of that is safe to use, the rest is found at the watermark."""
@@ -123,13 +123,13 @@ class Sessions(Operator):
         numbers, starts, ends = _sessions([batch], self.keys)
         return _merged(self.summary, slot, batch, numbers[0], starts, ends)
 
-    def on_rows(self, states: Piles, port: int, batch: Any, emitter: Emitter) -> None:
+    def on_rows(self, states: PartialStore, port: int, batch: Any, emitter: Emitter) -> None:
         if port == RAW_ROWS:
             batch = [(slot, piece) for slot, piece in enumerate(self._pieces(batch, emitter)) if piece.num_rows]
         elif port != ALL_SLOTS:
             batch = [(port, batch)]
         for slot, part in batch:
-            states.add(PileKey(_ALL, slot), part)
+            states.add(PartialKey(_ALL, slot), part)
 
     def _pieces(self, batch: pa.RecordBatch, emitter: Emitter) -> list[pa.RecordBatch]:
         """Rows that came whole as pieces of sessions, one table per slot; none if all of them are bad."""
@@ -140,11 +140,11 @@ class Sessions(Operator):
         except Exception as error:  # an expression inside an aggregate may fail on any value
             return self._pieces(summable(batch, self.summary, self.name, error, emitter), emitter)
 
-    def on_watermark(self, states: Piles, before_ms: int, now_ms: int, emitter: Emitter) -> None:
+    def on_watermark(self, states: PartialStore, before_ms: int, now_ms: int, emitter: Emitter) -> None:
         if not self._anything_to_do(states, now_ms):
             return
-        pieces = [states.pop(PileKey(_ALL, slot)) for slot in range(self.summary.slots)]
-        doubtful = states.pop(PileKey(_ALL, self.summary.slots))
+        pieces = [states.pop(PartialKey(_ALL, slot)) for slot in range(self.summary.slots)]
+        doubtful = states.pop(PartialKey(_ALL, self.summary.slots))
         if doubtful is not None:
             pieces = self._with_doubtful(pieces, doubtful, emitter)
         present = [slot for slot, piece in enumerate(pieces) if piece is not None]
@@ -163,15 +163,15 @@ class Sessions(Operator):
             if not over.all():
                 open_ones = pa.array(~over)
                 rest = _merged(self.summary, slot, piece.filter(open_ones), number[~over], starts, ends)
-                states.add(PileKey(_ALL, slot), rest)
+                states.add(PartialKey(_ALL, slot), rest)
             finished[slot] = _with_panes(self.summary, slot, piece.filter(pa.array(over)), number[over])
         self._emit(finished, starts, ends, emitter)
 
-    def _anything_to_do(self, states: Piles, now_ms: int) -> bool:
+    def _anything_to_do(self, states: PartialStore, now_ms: int) -> bool:
         """Whether a session may be over, or old rows are to be judged. A session ends no earlier than any of its pieces."""
-        if PileKey(_ALL, self.summary.slots) in states.piles:
+        if PartialKey(_ALL, self.summary.slots) in states.partials:
             return True
-        pile = states.piles.get(PileKey(_ALL, 0))
+        pile = states.partials.get(PartialKey(_ALL, 0))
         batches = [] if pile is None else pile.batches
         return any(int(batch.column(_END).to_numpy().min()) + self.lateness_ms < now_ms for batch in batches)
 

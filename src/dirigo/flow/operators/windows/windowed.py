@@ -14,10 +14,10 @@ import pyarrow as pa
 from dirigo.flow.event_time.time_column import TimeColumn, Times
 from dirigo.flow.event_time.watermark import END
 from dirigo.flow.event_time.windows import PaneWindows, Span, WholeStream
-from dirigo.flow.exchange.edge import ALL_SLOTS, RAW_ROWS, Intake, IntoWindows, Summary, summable
+from dirigo.flow.exchange.edge import ALL_SLOTS, RAW_ROWS, Exchange, IntoWindows, Summary, summable
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.operators.windows.buckets import PileKey, Piles
+from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
 from dirigo.flow.operators.windows.row_functions import finished
 from dirigo.flow.rows.grouping import Grouping
 from dirigo.flow.rows.own_memory import cut
@@ -26,8 +26,8 @@ WINDOW_START, WINDOW_END = "window_start", "window_end"
 _PROCESSING_TIME = pa.timestamp("ms", tz="UTC")
 
 
-class WindowState(Piles):
-    """Piles per pane; for windows of processing time also how far they have been emitted, which lessees have to know."""
+class WindowState(PartialStore):
+    """Partial results per pane; for processing time also how far windows have been emitted, which lessees must know."""
 
     __slots__ = ("closed_ms",)
 
@@ -96,7 +96,7 @@ class Windowed(Operator):
             return 0
         return gcd(self.windows.pane_ms, self.windows.offset_ms, self.lateness_ms)
 
-    def intake(self, port: int) -> Intake:
+    def exchange(self, port: int) -> Exchange:
         windows, combines_early = self.windows, self._combines_early
         return IntoWindows(self.name, self.keys, self._input_time, windows, self.lateness_ms, self.summary, combines_early)
 
@@ -155,7 +155,7 @@ class Windowed(Operator):
             # Not late on its own channel, but a channel that was idle meanwhile did not hold the others back.
             emitter.drop_late(batch.num_rows, self.name)
             return
-        states.add(PileKey(pane, slot, self._is_late(pane, watermark)), batch)
+        states.add(PartialKey(pane, slot, self._is_late(pane, watermark)), batch)
 
     def _is_late(self, pane: int, watermark: int) -> bool:
         """Whether a window that a pane belongs to has been emitted already, so that it must be emitted again."""
@@ -166,8 +166,8 @@ class Windowed(Operator):
     def _add_now(self, states: WindowState, slot: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         now_ms = max(int(emitter.context.now * 1000), states.closed_ms)  # a clock that is behind must not reopen a window
         pane = self.windows.pane_of(now_ms)
-        key = PileKey(pane, slot)
-        if key not in states.piles:
+        key = PartialKey(pane, slot)
+        if key not in states.partials:
             for span in self.windows.spans(pane):
                 if span.end_ms > states.closed_ms:
                     emitter.set_timer(span.end_ms / 1000, span.end_ms)
@@ -194,7 +194,7 @@ class Windowed(Operator):
         if not (self.emits_updates and isinstance(self.windows, WholeStream)):
             for span in self.windows.closing(states.buckets(), before_ms, now_ms):
                 self._emit(states, span, emitter)
-        for key in [key for key in states.piles if self.windows.last_end(key.bucket) + self.lateness_ms <= now_ms]:
+        for key in [key for key in states.partials if self.windows.last_end(key.bucket) + self.lateness_ms <= now_ms]:
             states.drop(key)
 
     def _emit(self, states: WindowState, span: Span, emitter: Emitter) -> None:
@@ -211,7 +211,7 @@ class Windowed(Operator):
             batch
             for pane in states.buckets_in(self.windows.panes_of(span))
             for is_late in (False, True)
-            if (batch := states.compact(PileKey(pane, slot, is_late))) is not None
+            if (batch := states.compact(PartialKey(pane, slot, is_late))) is not None
         ]
         return _together(found, self.summary, slot)
 
@@ -227,7 +227,7 @@ class Windowed(Operator):
 
     def _emit_again(self, states: WindowState, before_ms: int, now_ms: int, emitter: Emitter) -> None:
         """Windows that were emitted and got rows since: their results again, for the keys that changed."""
-        late = [key for key in states.piles if key.is_late]
+        late = [key for key in states.partials if key.is_late]
         if not late:
             return
         spans = {span for key in late for span in self.windows.spans(key.bucket)}
@@ -240,12 +240,12 @@ class Windowed(Operator):
                 self._emit_changed(states, span, emitter)
         for key in late:
             batch = states.pop(key)
-            states.add(PileKey(key.bucket, key.slot), batch)
+            states.add(PartialKey(key.bucket, key.slot), batch)
 
     def _emit_changed(self, states: WindowState, span: Span, emitter: Emitter) -> None:
         changed = [
             states.compact(key)
-            for key in states.piles
+            for key in states.partials
             if key.is_late and key.slot == 0 and span.start_ms <= key.bucket < span.end_ms
         ]
         if not changed:

@@ -13,7 +13,7 @@ from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
 from dirigo.flow.rows.schema import require_columns
 from dirigo.flow.sources.files.paths import PathArgument, dealt_out, files_at
-from dirigo.flow.sources.source import Piece, Source, Split, require_wanted
+from dirigo.flow.sources.source import Source, SourceBatch, Split, require_wanted
 
 _BUFFER_BYTES: Final = 1 << 18  # per column; without a buffer, a whole row group is read at once
 
@@ -64,13 +64,13 @@ class ParquetSplit(Split):
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._rest: pa.RecordBatch | None = None
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         batch = self._rest if self._rest is not None else self._next_batch(rows_max)
         if batch is None:
             return None
         # The size of batches is set when a file is opened; a caller may change its mind later.
         self._rest = batch.slice(rows_max) if batch.num_rows > rows_max else None
-        return Piece(batch.slice(0, rows_max))
+        return SourceBatch(batch.slice(0, rows_max))
 
     def close(self) -> None:
         self.ended = True

@@ -20,7 +20,7 @@ from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sources.files.line_blocks import LINE_LIMIT_BYTES, LineBlock, LineBlocks
 from dirigo.flow.sources.files.paths import dealt_out
-from dirigo.flow.sources.source import BadRow, Piece, Source, Split, joined, require_wanted
+from dirigo.flow.sources.source import BadRow, Source, SourceBatch, Split, joined, require_wanted
 
 _ROW_NUMBER: Final = re.compile(r" in row \d+|Row #\d+: ")
 
@@ -112,7 +112,7 @@ class TextSplit(Split):
         self._suspects: list[NumberedLines] = []  # lines that did not fit together; the next ones to try are the last
         self._bad: list[BadRow] = []
 
-    def read(self, rows_max: int) -> Piece | None:
+    def read(self, rows_max: int) -> SourceBatch | None:
         """Rows of one good block, or what a few milliseconds of searching through a block with bad lines give."""
         until = clock.monotonic() + self.read_for_s
         good: list[pa.RecordBatch] = []
@@ -135,7 +135,7 @@ class TextSplit(Split):
         bad, self._bad = self._bad[:room], self._bad[room:]
         if self.ended and not good and not bad:
             return None
-        return Piece(joined(good, self._format.schema), bad)
+        return SourceBatch(joined(good, self._format.schema), bad)
 
     def close(self) -> None:
         self.ended = True

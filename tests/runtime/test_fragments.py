@@ -12,8 +12,8 @@ import zmq
 import dirigo as dg
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime.ingest.pusher import Pusher
+from dirigo.runtime.transport.fragments import FRAME_BYTES_MOST, PIECE_BYTES, cut, joined
 from dirigo.runtime.transport.keys import CLIENT, WRITER, KeyRing
-from dirigo.runtime.transport.pieces import FRAME_BYTES_MOST, PIECE_BYTES, cut, joined
 from runtime.clusters import PATIENCE_S, LocalCluster, until
 
 SIZES = (0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES, 3 * PIECE_BYTES - 1, 10 * PIECE_BYTES + 7)

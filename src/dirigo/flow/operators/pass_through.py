@@ -5,7 +5,7 @@ from __future__ import annotations
 from dirigo.flow.operators.operator import Operator
 
 
-class Passing(Operator):
+class PassThrough(Operator):
     """Stateless."""
 
     emits_per_row = True

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import zmq
 
-from dirigo.runtime.transport.authenticator import Gate, Refusals
+from dirigo.runtime.transport.authenticator import Authenticator, Refusals
 from dirigo.runtime.transport.keys import CLIENT, ROLES, KeyPair, KeyRing, Keys
 from runtime.clusters import until
 
@@ -22,7 +22,7 @@ STRANGER, KEYLESS = "a stranger's key", "a connection without the cluster's keys
 
 
 class Door:
-    """A process's listening socket behind a gate, polled by a thread as the fetcher and the controller do."""
+    """A process's listening socket behind a authenticator, polled by a thread as the fetcher and the controller do."""
 
     def __init__(self) -> None:
         self.ring = KeyRing()
@@ -30,11 +30,11 @@ class Door:
         self.refusals = Refusals("the door")
         self.received: list[bytes] = []
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._gate = Gate(self._context, {"door": self.ring.admitted((CLIENT,))}, self.refusals)
+        self._authenticator = Authenticator(self._context, {"door": self.ring.admitted((CLIENT,))}, self.refusals)
         self._socket = self._context.socket(zmq.PULL)
         self._socket.linger = 0
         self.ring.server.secure_server(self._socket, "door")
-        self._gate.watch(self._socket)
+        self._authenticator.watch(self._socket)
         self.port = self._socket.bind_to_random_port("tcp://127.0.0.1")
         self._is_done = False
         self._thread = threading.Thread(target=self._run)
@@ -42,23 +42,23 @@ class Door:
 
     def _run(self) -> None:
         poller = zmq.Poller()
-        for each in (self._socket, self._gate.socket, *self._gate.monitors):
+        for each in (self._socket, self._authenticator.socket, *self._authenticator.monitors):
             poller.register(each, zmq.POLLIN)
         while not self._is_done:
             ready = dict(poller.poll(20))
-            if self._gate.socket in ready:
-                self._gate.answer()
-            for monitor in self._gate.monitors:
+            if self._authenticator.socket in ready:
+                self._authenticator.answer()
+            for monitor in self._authenticator.monitors:
                 if monitor in ready:
-                    self._gate.look(monitor)
-            self._gate.tend()
+                    self._authenticator.look(monitor)
+            self._authenticator.tend()
             if self._socket in ready:
                 self.received.append(self._socket.recv())
 
     def close(self) -> None:
         self._is_done = True
         self._thread.join()
-        self._gate.close()
+        self._authenticator.close()
         self._socket.close(0)
         self._context.term()
 
@@ -111,10 +111,10 @@ def test_who_has_the_keys_gets_in_and_may_go_again(door: Door, context: zmq.Cont
 
 def test_who_comes_second_and_leaves_first_is_not_taken_for_a_stranger(context: zmq.Context[zmq.Socket[bytes]]) -> None:
     refusals = Refusals("the door")
-    gate = Gate(context, {}, refusals)
+    authenticator = Authenticator(context, {}, refusals)
     listening = context.socket(zmq.PULL)
     SOCKETS.append(listening)
-    monitor = gate.watch(listening)
+    monitor = authenticator.watch(listening)
     try:
         for event, connection in (
             (zmq.EVENT_ACCEPTED, 7),
@@ -124,18 +124,18 @@ def test_who_comes_second_and_leaves_first_is_not_taken_for_a_stranger(context: 
             (zmq.EVENT_HANDSHAKE_SUCCEEDED, 0),  # of 7
             (zmq.EVENT_DISCONNECTED, 7),
         ):
-            gate._follow(monitor, event, connection)
+            authenticator._follow(monitor, event, connection)
         time.sleep(0.6)
-        gate.tend()
+        authenticator.tend()
         assert not refusals.counts
-        gate._follow(monitor, zmq.EVENT_ACCEPTED, 9)
-        gate._follow(monitor, zmq.EVENT_DISCONNECTED, 9)
+        authenticator._follow(monitor, zmq.EVENT_ACCEPTED, 9)
+        authenticator._follow(monitor, zmq.EVENT_DISCONNECTED, 9)
         time.sleep(0.6)
-        gate.tend()
+        authenticator.tend()
         assert refusals.counts == {KEYLESS: 1}
     finally:
         listening.disable_monitor()
-        gate.close()
+        authenticator.close()
 
 
 def test_a_wrong_client_key_is_refused_counted_and_logged_once(

@@ -23,9 +23,9 @@ from dirigo.kernel import Address, Data, Directory, DirigoError, Errand, ErrandK
 from dirigo.kernel.interface.message import Lane
 from dirigo.runtime import control
 from dirigo.runtime.transport.authenticator import Refusals
-from dirigo.runtime.transport.payload import Packed, Schemas
+from dirigo.runtime.transport.payload import PackedPayload, Schemas
 from dirigo.runtime.transport.peers import Peers
-from dirigo.runtime.transport.signal_socket import Bell
+from dirigo.runtime.transport.signal_socket import SignalSocket
 from dirigo.runtime.transport.wire import Broken, Pressure
 from dirigo.runtime.worker.installed_job import InstalledJob
 from dirigo.runtime.worker.user_code import HostedStates
@@ -48,7 +48,7 @@ class Result(NamedTuple):
     size: int
 
 
-class Site:
+class WorkerCore:
     """One worker process. Everything but the two wake-ups is used under ``lock``."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Site:
         self.messages = 0
         self.running_since: float | None = None  # by the monotonic clock
         self._work = WakeUp()  # for the worker thread
-        self.bell = Bell()  # for the fetcher: there are reports or results
+        self.signal = SignalSocket()  # for the fetcher: there are reports or results
 
     # --- messages ------------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Site:
         return None
 
     def knows(self, errand: Errand) -> bool:
-        return self.worker.parties.get(errand.instance.address) is errand.instance
+        return self.worker.participants.get(errand.instance.address) is errand.instance
 
     def state_bytes(self, address: Address) -> int:
         """The memory that an actor's states hold here, when last measured; the worker thread measures what is the user's."""
@@ -245,8 +245,8 @@ class Site:
         job = self.jobs.pop(name, None)
         if job is None:
             return
-        parties = self.worker.parties
-        job.remains = [parties[spec.address] for spec in job.specs if spec.address in parties]
+        participants = self.worker.participants
+        job.remains = [participants[spec.address] for spec in job.specs if spec.address in participants]
         self.worker.remove_job(name)
         self.schemas.forget_job(name)
         job.close()
@@ -311,7 +311,7 @@ class Site:
 
     def report(self, record: control.FromWorker) -> None:
         self.reports.append(record)
-        self.bell.ring()
+        self.signal.ring()
 
     def post_result(self, job: str, sink: str, partition: int, rows: pa.RecordBatch | None) -> None:
         """Called by the worker thread, without the lock: a deque's append is safe."""
@@ -320,7 +320,7 @@ class Site:
         if installed is not None:
             installed.posted_bytes += size
         self.results.append(Result(job, sink, partition, rows, size))
-        self.bell.ring()
+        self.signal.ring()
 
     # --- wake-ups ------------------------------------------------------------------------------------------------------
 
@@ -336,7 +336,7 @@ class Site:
         for name in list(self.jobs):
             self.remove(name)
         self.peers.close()
-        self.bell.close()
+        self.signal.close()
 
 
 def _loss(workers: Iterable[WorkerId]) -> str:
@@ -361,12 +361,12 @@ def buffer_bytes(batch: pa.RecordBatch) -> int:
 
 def rows_of(payload: Any) -> int:
     """How many rows a message carries."""
-    return payload.rows if type(payload) is Packed else rows_of_payload(payload)
+    return payload.rows if type(payload) is PackedPayload else rows_of_payload(payload)
 
 
 def size_of(payload: Any) -> int:
     """How many bytes wait with a message; what is not made of batches counts as nothing."""
-    if type(payload) is Packed:
+    if type(payload) is PackedPayload:
         return payload.nbytes
     if type(payload) is tuple and len(payload) == 2:
         content = payload[1]

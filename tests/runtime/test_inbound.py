@@ -10,10 +10,10 @@ import zmq
 
 from dirigo.kernel.interface.message import Note
 from dirigo.runtime.transport.authenticator import Refusals
-from dirigo.runtime.transport.inbound import Lanes
 from dirigo.runtime.transport.payload import Schemas
 from dirigo.runtime.transport.peers import CONTROL
-from dirigo.runtime.transport.wire import FORMAT, Head, encode_head
+from dirigo.runtime.transport.wire import FORMAT, PacketHead, encode_head
+from dirigo.runtime.worker.inbound import InboundSockets
 from runtime.packets import FROM, TO
 
 STRANGER, COPIED = 7, 8
@@ -33,7 +33,7 @@ class Socket:
 
 
 class Place:
-    """What a worker's site does with packets, and in which portions."""
+    """What a worker's core does with packets, and in which portions."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -45,7 +45,7 @@ class Place:
         self.worker = SimpleNamespace(now=0.0, note_load=lambda sender, _load: self.loads.append(sender))
         self.peers = SimpleNamespace(accept=self._accept)
 
-    def _accept(self, lane: int, head: Head, size: int) -> str | None:
+    def _accept(self, lane: int, head: PacketHead, size: int) -> str | None:
         assert lane == CONTROL
         assert self.lock.locked()
         assert size > 0
@@ -58,12 +58,12 @@ class Place:
 
 def packet(sender: int, word: str, to: str = TO) -> list[bytes]:
     note = Note(FROM, 0, to, sender, word)
-    return [encode_head(Head(FORMAT, sender, 1, 0, 1, 1, (0, 0), False, (0.0, 0.0), (), (note,)))]
+    return [encode_head(PacketHead(FORMAT, sender, 1, 0, 1, 1, (0, 0), False, (0.0, 0.0), (), (note,)))]
 
 
 def taken_in(*packets: list[bytes]) -> Place:
     place = Place()
-    Lanes(place, (Socket(*packets), Socket())).take_in(CONTROL)  # type: ignore[arg-type]
+    InboundSockets(place, (Socket(*packets), Socket())).take_in(CONTROL)  # type: ignore[arg-type]
     return place
 
 
@@ -92,7 +92,7 @@ def test_where_nothing_has_come_nothing_is_handed_over() -> None:
 
 def test_a_flood_leaves_room_for_what_else_a_fetcher_has_to_do() -> None:
     place = Place()
-    lanes = Lanes(place, (Socket(*(packet(1, str(number)) for number in range(100))), Socket()))  # type: ignore[arg-type]
+    lanes = InboundSockets(place, (Socket(*(packet(1, str(number)) for number in range(100))), Socket()))  # type: ignore[arg-type]
     lanes.take_in(CONTROL)
     assert 0 < len(words(place)[0]) < 100
     for _ in range(10):

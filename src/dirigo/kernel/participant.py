@@ -1,4 +1,4 @@
-"""What every addressable party at a worker has: a name, an outbox, and the handlers for answers to what it sent."""
+"""What every addressable participant at a worker has: a name, an outbox, and the handlers for answers to what it sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _STORY_LINES_MAX = 48
 
 
-class Party:
+class Participant:
     """A source or an instance of an actor, at one worker."""
 
     __slots__ = ("address", "critical_acked", "host", "outbox", "spec_downstreams", "story", "worker")
