@@ -4,7 +4,8 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,50 @@ def test_every_file_can_be_read_in_a_sitting() -> None:
     lengths = {name: len(text.splitlines()) for name, text in texts(".py")}
     assert "src/dirigo/__init__.py" in lengths
     assert {name: length for name, length in lengths.items() if length > LINES_READ_IN_A_SITTING} == {}
+
+
+# --- the house ------------------------------------------------------------------------------------------------------
+
+
+PACKAGES = {"dirigo": ROOT / "src" / "dirigo", "dirigo_lab": ROOT / "lab" / "src" / "dirigo_lab"}
+MODULES_IN_A_FOLDER_MOST = 15
+
+
+def modules() -> list[Path]:
+    return [file for folder in PACKAGES.values() for file in sorted(folder.rglob("*.py"))]
+
+
+def defined_twice(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """Public names of classes that more than one module defines, and those modules."""
+    homes = defaultdict(list)
+    for name, source in sources.items():
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(name)
+    return {name: places for name, places in homes.items() if len(places) > 1}
+
+
+def test_no_public_class_name_is_defined_twice() -> None:
+    sources = {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in modules()}
+    assert "src/dirigo/kernel/worker.py" in sources
+    assert defined_twice(sources) == {}
+
+
+def test_a_name_that_is_defined_twice_is_noticed() -> None:
+    sources = {"a.py": "class One: ...\nclass _Own: ...", "b.py": "class One: ...\nclass _Own: ...\nclass Two: ..."}
+    assert defined_twice(sources) == {"One": ["a.py", "b.py"]}
+
+
+def test_a_folder_is_taken_in_at_a_glance() -> None:
+    loose = Counter(file.parent.relative_to(ROOT).as_posix() for file in modules() if file.name != "__init__.py")
+    assert "src/dirigo/kernel" in loose
+    assert {folder: count for folder, count in loose.items() if count > MODULES_IN_A_FOLDER_MOST} == {}
+
+
+def test_every_package_says_what_it_is() -> None:
+    folders = {file.parent for file in modules()}
+    silent = [folder for folder in folders if not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))]
+    assert silent == []
 
 
 # --- purity ---------------------------------------------------------------------------------------------------------

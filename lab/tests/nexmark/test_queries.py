@@ -21,7 +21,7 @@ from dirigo_lab.nexmark.events import write_events
 from dirigo_lab.nexmark.oracles import duckdb_oracle
 from dirigo_lab.nexmark.oracles.comparing import difference
 from dirigo_lab.nexmark.oracles.queries import QUERIES as WITH_ORACLE
-from dirigo_lab.nexmark.queries.q13 import side_input
+from dirigo_lab.nexmark.queries.joins.q13 import side_input
 from nexmark.small_events import auction, bid, odd_tables, random_tables, write_tables
 
 EVENTS, RATE = 20_000, 1_000

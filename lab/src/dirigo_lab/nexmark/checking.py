@@ -16,7 +16,7 @@ from dirigo.runtime.folders import OwnFolder
 from dirigo_lab.nexmark.events import write_events
 from dirigo_lab.nexmark.oracles import comparing, duckdb_oracle, spark_oracle
 from dirigo_lab.nexmark.queries import QUERIES
-from dirigo_lab.nexmark.queries.q13 import side_input
+from dirigo_lab.nexmark.queries.joins.q13 import side_input
 
 ENGINES = {"duckdb": "DuckDB", "spark": "Spark SQL"}
 

@@ -1,4 +1,4 @@
-"""Nexmark's queries, one file each; this one only lists them."""
+"""Nexmark's queries, one file each, in folders by what they are made of; this file only lists them."""
 
 from __future__ import annotations
 
@@ -7,32 +7,9 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from dirigo.flow import Dataflow, Stream
-from dirigo_lab.nexmark.queries import (
-    q0,
-    q1,
-    q2,
-    q3,
-    q4,
-    q5,
-    q6,
-    q7,
-    q8,
-    q9,
-    q10,
-    q11,
-    q12,
-    q12_event,
-    q13,
-    q14,
-    q15,
-    q16,
-    q17,
-    q18,
-    q19,
-    q20,
-    q21,
-    q22,
-)
+from dirigo_lab.nexmark.queries.groups import q5, q7, q11, q12, q12_event, q15, q16, q17, q18, q19
+from dirigo_lab.nexmark.queries.joins import q3, q4, q6, q8, q9, q13, q20
+from dirigo_lab.nexmark.queries.rows import q0, q1, q2, q10, q14, q21, q22
 from dirigo_lab.nexmark.tables import Tables
 
 

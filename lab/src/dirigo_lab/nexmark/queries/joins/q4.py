@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dirigo.flow as dg
 from dirigo.flow import Dataflow, Stream
-from dirigo_lab.nexmark.queries.valid_bids import valid_bids
+from dirigo_lab.nexmark.queries.joins.valid_bids import valid_bids
 from dirigo_lab.nexmark.tables import Tables
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dirigo.flow import Dataflow, Group, Stream
-from dirigo_lab.nexmark.queries.valid_bids import valid_bids
+from dirigo_lab.nexmark.queries.joins.valid_bids import valid_bids
 from dirigo_lab.nexmark.tables import Tables
 
 AUCTIONS_AVERAGED = 11

@@ -1,0 +1,1 @@
+"""Queries of windows, keys and ranks: what groups of bids have in common."""

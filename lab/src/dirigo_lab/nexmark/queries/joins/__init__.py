@@ -1,0 +1,1 @@
+"""Queries that join streams, or a stream with a table."""

@@ -1,0 +1,1 @@
+"""Queries that look at each bid alone."""
