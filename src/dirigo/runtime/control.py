@@ -18,6 +18,27 @@ class _Record(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Immutable, and tagged with its kind on the wire."""
 
 
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    """A record as bytes. A text that is no Unicode (half of a surrogate pair, as in the names of some files) is escaped."""
+    try:
+        return _encoder.encode(record)
+    except UnicodeEncodeError:
+        return _encoder.encode(_escaped(msgspec.to_builtins(record, builtin_types=(bytes, memoryview))))
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list | tuple):
+        return [_escaped(each) for each in value]
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(each) for key, each in value.items()}
+    return value
+
+
 # --- how to find a cluster -------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dirigo.flow.errors import FlowError
+from dirigo.flow.errors import QUITS, FlowError, note_place
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.exchange.emitter import Branch, Emitter
 from dirigo.flow.expressions.expression import Expression, type_of
@@ -59,7 +59,11 @@ class StepBranch:
         self.branches: list[Branch] = []
 
     def push(self, batch: pa.RecordBatch, emitter: Emitter) -> None:
-        out = self.step.run(batch, emitter)
+        try:
+            out = self.step.run(batch, emitter)
+        except QUITS as error:
+            note_place(error, self.step.name)
+            raise
         if out.num_rows:
             for branch in self.branches:
                 branch.push(out, emitter)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dirigo.flow.errors import failure_of
+from dirigo.flow.errors import QUITS, failure_of, note_place
 from dirigo.flow.event_time.watermark import END, Watermark, passes
 from dirigo.flow.exchange.emitter import Branch, Emitter
 from dirigo.flow.exchange.payloads import Own
@@ -84,6 +84,9 @@ class StageBehaviour:
             raise
         except Exception as error:
             raise failure_of(self._operator.name, error) from error
+        except QUITS as error:
+            note_place(error, self._operator.name)
+            raise
 
     def on_critical(self, context: Context, critical: CriticalRun) -> None:
         try:
@@ -92,6 +95,9 @@ class StageBehaviour:
             raise
         except Exception as error:
             raise failure_of(self._operator.name, error) from error
+        except QUITS as error:
+            note_place(error, self._operator.name)
+            raise
 
     def _on_critical(self, context: Context, critical: CriticalRun) -> None:
         emitter = self._emitter or self._new_emitter(context)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dirigo.flow.errors import RowFailure
+from dirigo.flow.errors import RowFailure, said
 
 OnError = Literal["fail", "side_output"]
 
@@ -49,7 +49,7 @@ def raise_for(bad: Bad, operator: str) -> NoReturn:
 
 def described(error: Exception | str) -> str:
     """What is wrong, as a sentence."""
-    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    text = error if isinstance(error, str) else said(error)
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

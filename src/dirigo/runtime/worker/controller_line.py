@@ -20,7 +20,6 @@ ALONE_AFTER_S = 15.0  # without the controller
 RECONNECT_AFTER_S = 4.0  # it speaks every second: a connection over which nothing comes may be dead without knowing
 
 _log = logging.getLogger(__name__)
-_encoder = msgspec.msgpack.Encoder()
 _orders = msgspec.msgpack.Decoder(control.ToWorker)
 
 
@@ -38,12 +37,12 @@ class Line:
     def greet(self, hello: control.Hello) -> None:
         """Ask to be let in. There is no channel before."""
         try:
-            self.socket.send_multipart(cut([_encoder.encode(hello)]), zmq.NOBLOCK)
+            self.socket.send_multipart(cut([control.encode(hello)]), zmq.NOBLOCK)
         except zmq.Again:
             return  # next time
 
     def beat(self, beat: control.Beat) -> None:
-        self._channel.say(_encoder.encode(beat))
+        self._channel.say(control.encode(beat))
 
     def report(self, reports: deque[control.FromWorker]) -> None:
         """Send as much as may be under way at once; the rest waits where it is."""
@@ -51,7 +50,7 @@ class Line:
             return
         self._channel.offer()
         while reports and self._channel.has_room:
-            self._channel.post(_encoder.encode(reports.popleft()))
+            self._channel.post(control.encode(reports.popleft()))
 
     def look(self) -> None:
         """Now and then: see whether the controller is still there."""

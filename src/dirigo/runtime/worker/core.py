@@ -351,7 +351,8 @@ def told(failure: BaseException) -> tuple[str, str | None]:
     if isinstance(failure, DirigoError):
         has_place = isinstance(failure, RowFailure | OperatorFailure)
         return str(failure), "".join(traceback.format_exception(failure)) if has_place else None
-    return said(failure), "".join(traceback.format_exception(failure))
+    place = "".join(f". {note}" for note in getattr(failure, "__notes__", ()))
+    return f"{said(failure).removesuffix(': ')}{place}", "".join(traceback.format_exception(failure))
 
 
 def buffer_bytes(batch: pa.RecordBatch) -> int:

@@ -31,6 +31,7 @@ from dirigo.runtime.worker.core import WorkerCore
 from dirigo.runtime.worker.executor import Executor
 from dirigo.runtime.worker.fetcher import Fetcher
 from dirigo.runtime.worker.last_words import LastWords
+from dirigo.runtime.worker.streams import shared_streams
 
 # How long a thread may keep the interpreter while another one waits. The fetcher's answers come after this long beside a
 # busy function, so it is shorter than usual; each switch costs some microseconds.
@@ -44,7 +45,7 @@ def run_worker(bootstrap: Bootstrap) -> None:
     """Join the cluster and work until told to stop."""
     sys.setswitchinterval(SWITCH_S)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    with OwnFolder(f"{_folders_of(bootstrap)}{os.getpid()}") as folder:
+    with shared_streams(), OwnFolder(f"{_folders_of(bootstrap)}{os.getpid()}") as folder:
         # What is left of the other workers of this run is for those who take their places.
         remove_abandoned(but=folders_of_run(bootstrap.run), gone_for_s=SUCCEEDED_WITHIN_S)
         try:

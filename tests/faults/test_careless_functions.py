@@ -1,0 +1,113 @@
+"""Functions that do what nobody expects of them: it is told where, and harms their own job only."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dirigo as dg
+from dirigo.runtime.errors import JobFailed
+from runtime.clusters import PATIENCE_S, LocalCluster, counting, mapped, until
+
+NO_UNICODE = os.fsdecode(b"caf\xe9.csv")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("logs"), workers=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def neighbour(cluster: LocalCluster) -> Iterator[Any]:
+    """A job of somebody else's at the same worker, which goes on whatever happens."""
+    flow, _ = counting("neighbour", rows=None)
+    handle = cluster.client.submit(flow)
+    until(lambda: handle.status().state == "running", "the neighbour runs")
+    yield handle
+    assert handle.status().state == "running"
+    handle.cancel()
+
+
+def failure_of(cluster: LocalCluster, flow: dg.Dataflow) -> JobFailed:
+    with pytest.raises(JobFailed) as caught:
+        cluster.client.submit(flow).wait(PATIENCE_S)
+    return caught.value
+
+
+class Unspeakable(Exception):  # noqa: N818
+    """Has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def raises(error: BaseException | type[BaseException]) -> Any:
+    def function(row: Any) -> Any:
+        raise error
+
+    return function
+
+
+def test_a_text_that_is_no_unicode_is_escaped(cluster: LocalCluster, neighbour: Any) -> None:
+    failure = failure_of(cluster, mapped(raises(ValueError(f"cannot read {NO_UNICODE}")), "no-unicode")[0])
+    assert "operator 'map' cannot handle the row" in str(failure)
+    assert "cannot read caf\\udce9.csv" in str(failure)
+    assert "caf\\udce9.csv" in str(failure.remote_traceback)
+
+
+def test_a_source_whose_error_is_no_unicode_fails_its_own_job(cluster: LocalCluster, neighbour: Any) -> None:
+    def rows(first: int, count: int) -> Any:
+        raise OSError(f"cannot read {NO_UNICODE}")
+
+    flow = dg.Dataflow("no-unicode-read")
+    flow.source(dg.generator(rows, {"n": int}, 10)).sink(dg.collect())
+    assert "cannot read caf\\udce9.csv" in str(failure_of(cluster, flow))
+
+
+def test_bad_rows_whose_error_is_no_unicode_go_to_the_stream_of_errors(cluster: LocalCluster) -> None:
+    flow = dg.Dataflow("kept-apart", on_error="side_output")
+    errors = dg.collect()
+    rows = flow.source(dg.from_iterable([{"n": 1}]))
+    rows.map(raises(ValueError(NO_UNICODE)), schema={"n": int}).sink(dg.discard())
+    flow.errors.sink(errors)
+    cluster.client.submit(flow).wait(PATIENCE_S)
+    assert [row["error"] for row in errors.rows] == ["ValueError: caf\\udce9.csv."]
+
+
+@pytest.mark.parametrize("quit_", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_a_function_that_wants_the_process_to_end_is_named(
+    cluster: LocalCluster, neighbour: Any, quit_: type[BaseException]
+) -> None:
+    failure = failure_of(cluster, mapped(raises(quit_), "quits")[0])
+    assert f"{quit_.__name__}. It was raised in operator 'map'." in str(failure)
+
+
+def test_an_error_without_a_text_is_blamed_on_the_operator_that_raised_it(cluster: LocalCluster, neighbour: Any) -> None:
+    failure = failure_of(cluster, mapped(raises(Unspeakable()), "unspeakable")[0])
+    assert "operator 'map' cannot handle the row" in str(failure)
+    assert "Unspeakable, which cannot say what happened." in str(failure)
+
+
+def test_streams_that_a_function_closes_stay_open_for_others(cluster: LocalCluster, tmp_path: Path) -> None:
+    def closes(row: Any) -> Any:
+        sys.stdout.close()
+        sys.stderr.close()
+        return {"n": row["n"]}
+
+    def speaks(row: Any) -> Any:
+        print("said", file=sys.stdout)  # noqa: T201
+        print("said", file=sys.stderr)  # noqa: T201
+        logging.getLogger("dirigo.tests").warning("said")
+        return {"n": row["n"]}
+
+    for function, name in ((closes, "closes"), (speaks, "speaks")):
+        flow, out = mapped(function, name, rows=100)
+        cluster.client.submit(flow).wait(PATIENCE_S)
+        assert len(out.rows) == 100
