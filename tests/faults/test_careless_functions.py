@@ -95,6 +95,18 @@ def test_an_error_without_a_text_is_blamed_on_the_operator_that_raised_it(cluste
     assert "Unspeakable, which cannot say what happened." in str(failure)
 
 
+def test_the_figures_of_a_job_that_fails_at_once_are_kept(cluster: LocalCluster) -> None:
+    def fails_at_the_end(row: Any) -> Any:
+        return {"n": 1 // (499 - row["n"])}
+
+    flow, _ = mapped(fails_at_the_end, "fails-at-once", rows=500)
+    handle = cluster.client.submit(flow)
+    with pytest.raises(JobFailed):
+        handle.wait(PATIENCE_S)
+    metrics = handle.status().metrics
+    assert (metrics.rows_in, metrics.rows_out) == (500, 400)
+
+
 def test_streams_that_a_function_closes_stay_open_for_others(cluster: LocalCluster, tmp_path: Path) -> None:
     def closes(row: Any) -> Any:
         sys.stdout.close()

@@ -306,8 +306,18 @@ class WorkerCore:
         """A job cannot go on: tell the controller, and do no more for it here."""
         if name not in self.jobs:
             return
+        self.report(control.Removed(name, self.last_figures(name)))
         self.report(control.ActorFailed(name, error, trace))
         self.remove(name)
+
+    def last_figures(self, name: str) -> control.JobFigures:
+        """What was counted for a job that is about to be removed; nothing if it is not here."""
+        job = self.jobs.get(name)
+        if job is None:
+            return control.JobFigures()
+        job.refresh()
+        job.figures.rounds, job.figures.gathered = self.worker.rounds.get(name, (0, 0))
+        return job.figures
 
     def report(self, record: control.FromWorker) -> None:
         self.reports.append(record)

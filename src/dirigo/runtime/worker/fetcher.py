@@ -294,11 +294,7 @@ class Fetcher:
     def _remove(self, name: str) -> None:
         with self._core.lock:
             self._removed.append(name)
-            job = self._core.jobs.get(name)
-            if job is not None:
-                job.refresh()
-                job.figures.rounds, job.figures.gathered = self._core.worker.rounds.get(name, (0, 0))
-            self._core.report(control.Removed(name, control.JobFigures() if job is None else job.figures))
+            self._core.report(control.Removed(name, self._core.last_figures(name)))
             self._core.remove(name)
         if self._executor.interrupt(name):
             self._condemned[name] = time.monotonic() + STOP_AFTER_S
