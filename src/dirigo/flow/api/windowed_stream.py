@@ -10,12 +10,12 @@ from dirigo.flow.api.arguments import require_function
 from dirigo.flow.api.stream import Stream
 from dirigo.flow.errors import FlowError
 from dirigo.flow.event_time.windows import Session, Sliding, Tumbling, WholeStream, Window
-from dirigo.flow.exchange.edge import Summary
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.aggregation import Aggregation
 from dirigo.flow.operators.windows.ranking import Ranking
 from dirigo.flow.operators.windows.row_functions import Applied, Folded, GroupFunction
 from dirigo.flow.operators.windows.sessions import Sessions
+from dirigo.flow.operators.windows.summary import Summary
 from dirigo.flow.operators.windows.windowed import Windowed
 from dirigo.flow.rows.row import Row
 from dirigo.flow.rows.schema import SchemaLike, as_schema, require_columns

@@ -1,8 +1,8 @@
-"""The half of an operator that runs where its input is produced: it checks rows, summarises them and chooses partitions.
+"""How rows get from an output to the partitions of an operator: onward, by key, or by key and time.
 
-Doing this at the sender means that a hot key crosses the network once per batch, not once per row; a flow can have rows
-summarised at the receiver instead (``combines_early=False``). The sender always is where a row is found to be late: it is
-measured against the watermark of its own channel, which does not depend on what other channels do.
+This half of an operator runs where its input is produced. It checks rows and chooses partitions; windows also summarise rows
+here, so that a hot key crosses the network once per batch. The sender is where a row is found to be late: it is measured
+against the watermark of its own channel, which does not depend on what other channels do.
 """
 
 from __future__ import annotations
@@ -16,14 +16,10 @@ import pyarrow as pa
 
 from dirigo.flow.errors import QUITS, failure_of, note_place
 from dirigo.flow.event_time.time_column import LATEST_MS, TimeColumn, Times
-from dirigo.flow.event_time.windows import PaneWindows
 from dirigo.flow.exchange.emitter import Branch, Emitter
 from dirigo.flow.exchange.partitions import partition_of, split
-from dirigo.flow.rows.bad_rows import rows_at, try_each_part, without
+from dirigo.flow.rows.bad_rows import rows_at, without
 from dirigo.kernel import Address, DirigoError
-
-ALL_SLOTS = -1  # the port on which several tables of a summary come together, as (slot, table)
-RAW_ROWS = -2  # the port on which rows come that their sender has not summarised
 
 
 def timed(batch: pa.RecordBatch, time: TimeColumn, operator: str, emitter: Emitter) -> tuple[pa.RecordBatch, Times]:
@@ -112,23 +108,6 @@ class ByKey:
         for partition, part in split(batch, numbers, len(targets)):
             emitter.send(targets[partition], port, part)
 
-    def spread_slots(self, partials: Sequence[pa.RecordBatch], edge: Edge, emitter: Emitter) -> None:
-        """Send all tables of a summary, those for one partition in one message: they mean something only together."""
-        if len(partials) == 1:
-            self.spread(partials[0], edge, 0, emitter)
-            return
-        targets = edge.targets
-        by_target: dict[int, list[tuple[int, pa.RecordBatch]]] = {}
-        for slot, partial in enumerate(partials):
-            if len(targets) == 1:
-                by_target.setdefault(0, []).append((slot, partial))
-            elif partial.num_rows:
-                numbers = partition_of([partial.column(key) for key in self.keys], len(targets))
-                for partition, part in split(partial, numbers, len(targets)):
-                    by_target.setdefault(partition, []).append((slot, part))
-        for partition, parts in by_target.items():
-            emitter.send(targets[partition], ALL_SLOTS, [part for part in parts if part[1].num_rows])
-
 
 class ByTime(ByKey):
     """Rows with a key and a time; those older than the watermark are late."""
@@ -151,89 +130,3 @@ class ByTime(ByKey):
             edge.push_late(batch.filter(pa.array(late)), emitter)
             return batch.filter(pa.array(~late)), times[~late]
         return batch, times
-
-
-class Summary(Protocol):
-    """What a window keeps of its rows: partial tables that can be put together in any order, and their outcome."""
-
-    output_schema: pa.Schema
-
-    @property
-    def slots(self) -> int: ...
-
-    def partial_schema(self, slot: int) -> pa.Schema: ...
-
-    def partial(self, batch: pa.RecordBatch, panes: Times | int) -> list[pa.RecordBatch]: ...
-
-    def merge(self, slot: int, batch: pa.RecordBatch) -> pa.RecordBatch: ...
-
-    def finish(self, partials: Sequence[pa.RecordBatch]) -> pa.RecordBatch: ...
-
-
-def summable(batch: pa.RecordBatch, summary: Summary, operator: str, cause: Exception, emitter: Emitter) -> pa.RecordBatch:
-    """The rows of a batch that can be summarised, where the whole batch could not; the others are bad."""
-
-    def tried(part: pa.RecordBatch) -> pa.RecordBatch:
-        summary.partial(part, 0)
-        return part
-
-    good, bad = try_each_part(tried, batch, cause)
-    if not bad:
-        raise cause  # no row is to blame
-    emitter.bad(bad, operator)
-    return pa.concat_batches(good) if good else batch.slice(0, 0)
-
-
-class IntoWindows(ByTime):
-    """Rows summarised per pane and key before they leave, unless the receiver is to do that."""
-
-    def __init__(
-        self,
-        operator: str,
-        keys: tuple[str, ...],
-        time: TimeColumn | None,
-        windows: PaneWindows,
-        lateness_ms: int,
-        summary: Summary,
-        combines_early: bool = True,
-    ) -> None:
-        ByKey.__init__(self, operator, keys)
-        self.column = time if windows.time == "event" else None  # None: the receiver's clock decides
-        self.windows = windows
-        self.lateness_ms = lateness_ms
-        self.summary = summary
-        self.combines_early = combines_early
-
-    def send(self, batch: pa.RecordBatch, edge: Edge, emitter: Emitter) -> None:
-        batch = self.with_keys(batch, emitter)
-        if not batch.num_rows:
-            return
-        panes: Times | int = 0
-        if self.column is not None:
-            batch, times = timed(batch, self.column, self.operator, emitter)
-            if batch.num_rows:
-                batch, panes = self._in_panes(batch, times, edge, emitter)
-            if not batch.num_rows:
-                return
-        if not self.combines_early:
-            self.spread(batch, edge, RAW_ROWS, emitter)
-            return
-        try:
-            partials = self.summary.partial(batch, panes)
-        except Exception as error:  # an expression inside an aggregate may fail on any value
-            self.send(summable(batch, self.summary, self.operator, error, emitter), edge, emitter)
-            return
-        self.spread_slots(partials, edge, emitter)
-
-    def _in_panes(
-        self, batch: pa.RecordBatch, times: Times, edge: Edge, emitter: Emitter
-    ) -> tuple[pa.RecordBatch, Times | int]:
-        windows = self.windows
-        closed = emitter.watermark - self.lateness_ms
-        panes = windows.panes(times)
-        if isinstance(panes, int):
-            if windows.last_end(panes) > closed:
-                return batch, panes
-            edge.push_late(batch, emitter)
-            return batch.slice(0, 0), panes
-        return self.in_time(batch, panes, windows.last_ends(panes) <= closed, edge, emitter)

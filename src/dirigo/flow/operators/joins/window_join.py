@@ -10,13 +10,13 @@ import pyarrow as pa
 from dirigo.flow.aggregates.columns.panes import PANE
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.event_time.windows import PaneWindows, Span
-from dirigo.flow.exchange.edge import Exchange, IntoWindows
+from dirigo.flow.exchange.edge import Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.joins.matching import JoinShape
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.aggregation import Rows
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
-from dirigo.flow.operators.windows.windowed import WINDOW_END, WINDOW_START
+from dirigo.flow.operators.windows.windowed import WINDOW_END, WINDOW_START, IntoWindows
 
 LEFT, RIGHT = 0, 1
 

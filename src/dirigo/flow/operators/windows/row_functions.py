@@ -14,9 +14,9 @@ from dirigo.flow.aggregates.columns.panes import PANE
 from dirigo.flow.event_time.time_column import Times
 from dirigo.flow.event_time.watermark import END
 from dirigo.flow.event_time.windows import Span
-from dirigo.flow.exchange.edge import Summary
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.windows.aggregation import Rows
+from dirigo.flow.operators.windows.summary import Summary
 from dirigo.flow.rows.bad_rows import Bad, described
 from dirigo.flow.rows.grouping import Grouping
 from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of

@@ -17,11 +17,12 @@ import pyarrow as pa
 from dirigo.flow.aggregates.columns.panes import PANE
 from dirigo.flow.event_time.time_column import TimeColumn, Times
 from dirigo.flow.event_time.windows import Session, Span
-from dirigo.flow.exchange.edge import ALL_SLOTS, RAW_ROWS, ByTime, Edge, Exchange, Summary, summable, timed
+from dirigo.flow.exchange.edge import ByTime, Edge, Exchange, timed
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
 from dirigo.flow.operators.windows.row_functions import Applied, finished
+from dirigo.flow.operators.windows.summary import ALL_SLOTS, RAW_ROWS, Summary, spread_slots, summable
 from dirigo.flow.operators.windows.windowed import WINDOW_END, WINDOW_START
 from dirigo.flow.rows.grouping import Grouping
 
@@ -64,7 +65,7 @@ class IntoSessions(ByTime):
         except Exception as error:  # an expression inside an aggregate may fail on any value
             self.send(summable(batch, self.summary, self.operator, error, emitter), edge, emitter)
             return
-        self.spread_slots(pieces, edge, emitter)
+        spread_slots(self, pieces, edge, emitter)
 
 
 class Sessions(Operator):

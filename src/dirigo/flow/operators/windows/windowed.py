@@ -14,11 +14,12 @@ import pyarrow as pa
 from dirigo.flow.event_time.time_column import TimeColumn, Times
 from dirigo.flow.event_time.watermark import END
 from dirigo.flow.event_time.windows import PaneWindows, Span, WholeStream
-from dirigo.flow.exchange.edge import ALL_SLOTS, RAW_ROWS, Exchange, IntoWindows, Summary, summable
+from dirigo.flow.exchange.edge import ByKey, ByTime, Edge, Exchange, timed
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
 from dirigo.flow.operators.windows.row_functions import finished
+from dirigo.flow.operators.windows.summary import ALL_SLOTS, RAW_ROWS, Summary, spread_slots, summable
 from dirigo.flow.rows.grouping import Grouping
 from dirigo.flow.rows.own_memory import cut
 
@@ -40,6 +41,61 @@ class WindowState(PartialStore):
 
     def install_view(self, view: int) -> None:
         self.closed_ms = view
+
+
+class IntoWindows(ByTime):
+    """The half that runs at the sender: rows are summarised per pane and key before they leave, unless told otherwise."""
+
+    def __init__(
+        self,
+        operator: str,
+        keys: tuple[str, ...],
+        time: TimeColumn | None,
+        windows: PaneWindows,
+        lateness_ms: int,
+        summary: Summary,
+        combines_early: bool = True,
+    ) -> None:
+        ByKey.__init__(self, operator, keys)
+        self.column = time if windows.time == "event" else None  # None: the receiver's clock decides
+        self.windows = windows
+        self.lateness_ms = lateness_ms
+        self.summary = summary
+        self.combines_early = combines_early
+
+    def send(self, batch: pa.RecordBatch, edge: Edge, emitter: Emitter) -> None:
+        batch = self.with_keys(batch, emitter)
+        if not batch.num_rows:
+            return
+        panes: Times | int = 0
+        if self.column is not None:
+            batch, times = timed(batch, self.column, self.operator, emitter)
+            if batch.num_rows:
+                batch, panes = self._in_panes(batch, times, edge, emitter)
+            if not batch.num_rows:
+                return
+        if not self.combines_early:
+            self.spread(batch, edge, RAW_ROWS, emitter)
+            return
+        try:
+            partials = self.summary.partial(batch, panes)
+        except Exception as error:  # an expression inside an aggregate may fail on any value
+            self.send(summable(batch, self.summary, self.operator, error, emitter), edge, emitter)
+            return
+        spread_slots(self, partials, edge, emitter)
+
+    def _in_panes(
+        self, batch: pa.RecordBatch, times: Times, edge: Edge, emitter: Emitter
+    ) -> tuple[pa.RecordBatch, Times | int]:
+        windows = self.windows
+        closed = emitter.watermark - self.lateness_ms
+        panes = windows.panes(times)
+        if isinstance(panes, int):
+            if windows.last_end(panes) > closed:
+                return batch, panes
+            edge.push_late(batch, emitter)
+            return batch.slice(0, 0), panes
+        return self.in_time(batch, panes, windows.last_ends(panes) <= closed, edge, emitter)
 
 
 class Windowed(Operator):

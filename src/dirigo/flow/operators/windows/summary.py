@@ -1,0 +1,66 @@
+"""What is kept of the rows of a window: partial tables that can be put together in any order, and how they get there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from dirigo.flow.event_time.time_column import Times
+from dirigo.flow.exchange.edge import ByKey, Edge
+from dirigo.flow.exchange.emitter import Emitter
+from dirigo.flow.exchange.partitions import partition_of, split
+from dirigo.flow.rows.bad_rows import try_each_part
+
+ALL_SLOTS = -1  # the port on which several tables of a summary come together, as (slot, table)
+RAW_ROWS = -2  # the port on which rows come that their sender has not summarised
+
+
+class Summary(Protocol):
+    """What a window keeps of its rows: partial tables that can be put together in any order, and their outcome."""
+
+    output_schema: pa.Schema
+
+    @property
+    def slots(self) -> int: ...
+
+    def partial_schema(self, slot: int) -> pa.Schema: ...
+
+    def partial(self, batch: pa.RecordBatch, panes: Times | int) -> list[pa.RecordBatch]: ...
+
+    def merge(self, slot: int, batch: pa.RecordBatch) -> pa.RecordBatch: ...
+
+    def finish(self, partials: Sequence[pa.RecordBatch]) -> pa.RecordBatch: ...
+
+
+def summable(batch: pa.RecordBatch, summary: Summary, operator: str, cause: Exception, emitter: Emitter) -> pa.RecordBatch:
+    """The rows of a batch that can be summarised, where the whole batch could not; the others are bad."""
+
+    def tried(part: pa.RecordBatch) -> pa.RecordBatch:
+        summary.partial(part, 0)
+        return part
+
+    good, bad = try_each_part(tried, batch, cause)
+    if not bad:
+        raise cause  # no row is to blame
+    emitter.bad(bad, operator)
+    return pa.concat_batches(good) if good else batch.slice(0, 0)
+
+
+def spread_slots(exchange: ByKey, partials: Sequence[pa.RecordBatch], edge: Edge, emitter: Emitter) -> None:
+    """Send all tables of a summary, those for one partition in one message: they mean something only together."""
+    if len(partials) == 1:
+        exchange.spread(partials[0], edge, 0, emitter)
+        return
+    targets = edge.targets
+    by_target: dict[int, list[tuple[int, pa.RecordBatch]]] = {}
+    for slot, partial in enumerate(partials):
+        if len(targets) == 1:
+            by_target.setdefault(0, []).append((slot, partial))
+        elif partial.num_rows:
+            numbers = partition_of([partial.column(key) for key in exchange.keys], len(targets))
+            for partition, part in split(partial, numbers, len(targets)):
+                by_target.setdefault(partition, []).append((slot, part))
+    for partition, parts in by_target.items():
+        emitter.send(targets[partition], ALL_SLOTS, [part for part in parts if part[1].num_rows])
