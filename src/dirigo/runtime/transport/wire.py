@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dirigo.flow.event_time.watermark import Watermark
 from dirigo.kernel import Address, Data, Message, WorkerId
 from dirigo.kernel.interface.message import (
     Critical,
@@ -24,7 +23,16 @@ from dirigo.kernel.interface.message import (
 from dirigo.runtime.transport.payload import Frame, PackedPayload, Schemas, pack
 
 FORMAT = 2  # of packets; workers of one cluster run the same version
-_WATERMARK, _PACKED = 0, 1
+_PACKED = -1
+_plain: dict[type[msgspec.Struct], int] = {}
+_plain_types: list[type[msgspec.Struct]] = []
+
+
+def register_plain(kind: type[msgspec.Struct]) -> None:
+    """Have payloads of a class travel as their fields, in the head of a packet. In the same order in all processes."""
+    if kind not in _plain:
+        _plain[kind] = len(_plain_types)
+        _plain_types.append(kind)
 
 
 class BadPacketError(Exception):
@@ -160,8 +168,9 @@ class _Writer:
     def __call__(self, payload: Any) -> Any:
         if payload is None:
             return None
-        if type(payload) is Watermark:  # by far the most frequent
-            return (_WATERMARK, payload.time_ms, payload.is_idle)
+        kind = _plain.get(type(payload))
+        if kind is not None:
+            return (kind, *msgspec.structs.astuple(payload))
         packed = payload if type(payload) is PackedPayload else pack(payload, self._to, self._schemas)
         self.frames += packed.frames
         self.nbytes += packed.nbytes
@@ -191,9 +200,9 @@ class _Reader:
     def __call__(self, described: Any) -> Any:
         if described is None:
             return None
-        if described[0] == _WATERMARK:
-            return Watermark(described[1], described[2])
-        return self.packed(described[1])
+        if described[0] == _PACKED:
+            return self.packed(described[1])
+        return _plain_types[described[0]](*described[1:])
 
 
 def _on_program(message: SyncProgram, change: Any) -> SyncProgram:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from dirigo.flow.errors import OperatorFailure, RowFailure, said
+from dirigo.flow.event_time.watermark import Watermark
 from dirigo.flow.exchange.payloads import rows_of as rows_of_payload
 from dirigo.kernel import Address, Data, Directory, DirigoError, Errand, ErrandKind, Message, Worker, WorkerId, job_of
 from dirigo.kernel.interface.message import Lane
@@ -26,7 +27,7 @@ from dirigo.runtime.transport.authenticator import Refusals
 from dirigo.runtime.transport.payload import PackedPayload, Schemas
 from dirigo.runtime.transport.peers import Peers
 from dirigo.runtime.transport.signal_socket import SignalSocket
-from dirigo.runtime.transport.wire import Broken, Pressure
+from dirigo.runtime.transport.wire import Broken, Pressure, register_plain
 from dirigo.runtime.worker.installed_job import InstalledJob
 from dirigo.runtime.worker.user_code import HostedStates
 from dirigo.runtime.worker.wake_up import WakeUp
@@ -36,6 +37,8 @@ _log = logging.getLogger(__name__)
 _INPUT = Lane.INPUT
 BARRIER_TOLD_AFTER_S = 5.0  # a barrier that waits for longer says for whom
 _BARRIERS_TOLD_MOST, _MISSING_TOLD_MOST = 16, 4
+
+register_plain(Watermark)  # the most frequent payload of critical messages
 
 
 class Result(NamedTuple):
