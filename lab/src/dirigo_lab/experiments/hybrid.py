@@ -128,7 +128,7 @@ class HybridContest(Experiment):
             (
                 f"span with {_FUNCTIONS} functions on {_INSTANCES} workers each, skew with an exponent of "
                 f"{skew.EXPONENTS[-1]:g}, and "
-                f"transient with {transient.SAVED} workers and alpha {_ALPHA:g} (its q7), each as in the experiment of "
+                f"transient with {transient.SAVED} workers and alpha {_ALPHA:g} (its maxima), each as in the experiment of "
                 "that name."
             ),
             "span has an objective here: twice the p99 at constant load and half utilisation.",
@@ -136,7 +136,7 @@ class HybridContest(Experiment):
 
 
 def _row(summary: ExperimentSummary, scenario: str, strategy: str) -> ResultRow:
-    return summary.one(job="q7" if scenario == "transient" else "maxima", scenario=scenario, strategy=strategy)
+    return summary.one(job="maxima", scenario=scenario, strategy=strategy)
 
 
 @lru_cache(maxsize=8)

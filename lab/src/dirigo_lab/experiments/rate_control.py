@@ -33,7 +33,7 @@ _STRATEGIES = ("fifo", "tokens")
 
 
 class RateControl(Experiment):
-    """Two jobs like q12, one with a hot key, under FIFO and under tokens."""
+    """Two jobs that count per key, one with a hot key, under FIFO and under tokens."""
 
     name: ClassVar = "rate-control"
     title: ClassVar = "Tokens per job and worker"
