@@ -1,6 +1,7 @@
 """A windowed job as experiments in the simulator run it: sources, a map each, window functions, perhaps one for the whole.
 
-It is the job of the paper's section 5.2 (map, local maxima, global maximum) and, without the last stage, one that counts as Nexmark's q12 does.
+It is the job of the paper's section 5.2 (map, local maxima, global maximum) and, without the last stage, one that
+counts as Nexmark's q12 does.
 The functions are the kernel's own, over plain numbers: what is measured is who waits for whom, and a run has millions of
 messages.
 
