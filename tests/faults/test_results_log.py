@@ -402,6 +402,60 @@ def test_after_a_hard_kill_the_torn_tail_is_cut_and_the_rest_is_readable(
         assert (info.ended, info.failed) == (False, "the cluster ended before the job did")
 
 
+@pytest.mark.parametrize("outcome", ["finished", "failed", "cancelled"])
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_damage_in_results_of_an_earlier_run_is_told_however_the_job_ended(tmp_path: Path, outcome: str, bad: int) -> None:
+    with run_again(tmp_path) as first:
+        job = first.submit("job")
+        for number in (5, 6, 7):
+            first.post(job, rows(number), 1)
+        if outcome == "cancelled":
+            job.cancel()
+        elif outcome == "failed":
+            first.worker.say(control.ActorFailed(job.id, "operator 'x' failed: too bad", None))
+        else:
+            first.finish(job)
+        first.until_over(job, outcome)
+    zero(tmp_path, job.id, rows(5 + bad))
+    with run_again(tmp_path) as second:
+        for _ in range(2):
+            info = second.client.log_info("job")
+            assert (info.first, info.next, info.ended) == (0, 3, outcome == "finished")
+            with pytest.raises(ControlError, match=rf"Record {bad} of the results of job 'job~1', sink 'out', is damaged"):
+                second.results("job")
+            good = second.client.log_read("job", "out", bad + 1, 1 << 20, 0.0)
+            assert numbers_in(good) == [5, 6, 7][bad + 1 :]
+    (file,) = files_of(tmp_path, job.id)
+    file.unlink()
+    with (
+        run_again(tmp_path) as third,
+        pytest.raises(ControlError, match=r"Records 0 to 2 of the results of job 'job~1', sink 'out', are damaged on disk"),
+    ):
+        third.results("job")
+
+
+def test_damage_within_results_of_a_job_whose_cluster_was_killed_is_told_and_later_damage_too(tmp_path: Path) -> None:
+    with run_again(tmp_path) as first:
+        job = first.submit("job")
+        for number in (5, 6, 7):
+            first.post(job, rows(number), 1)
+        saved = {path: path.read_bytes() for path in (tmp_path / "logs" / job.id).rglob("*") if path.is_file()}
+    (tmp_path / "logs" / job.id / "out" / "ended").unlink(missing_ok=True)
+    for path, content in saved.items():
+        path.write_bytes(content)
+    zero(tmp_path, job.id, rows(6))
+    (file,) = files_of(tmp_path, job.id)
+    for bad in (1, 2):
+        with run_again(tmp_path) as again:
+            info = again.client.log_info("job")
+            assert (info.next, info.ended, info.failed) == (3, False, "the cluster ended before the job did")
+            with pytest.raises(ControlError, match=rf"Record {bad} of .* is damaged on disk"):
+                again.client.log_read("job", "out", bad, 1 << 20, 0.0)
+        assert file.stat().st_size == len(saved[file])
+        if bad == 1:
+            zero(tmp_path, job.id, rows(7))  # the last one: a torn tail, if it were not known where the log ends
+
+
 def test_an_earlier_log_that_cannot_be_opened_is_told_to_its_readers_only(tmp_path: Path) -> None:
     with run_again(tmp_path) as first:
         for name in ("bad", "good"):

@@ -371,7 +371,7 @@ class LogInfo(msgspec.Struct, frozen=True):
     schema: bytes
     first: int
     next: int
-    ended: bool
+    ended: bool  # all results are there; never so if the job failed
     failed: str | None = None
 
 

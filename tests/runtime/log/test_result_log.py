@@ -12,32 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dirigo.runtime.results.log import LogError, ResultLog, StoredLog
-from dirigo.runtime.results.log.segment import HEADER_BYTES
+from dirigo.runtime.results.log.record import HEADER_BYTES
+from runtime.log.logs import SCHEMA, crash, frame_of, read_all
 
-SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
 DAY_S = 86_400.0
-
-
-def frame_of(numbers: Sequence[int]) -> bytes:
-    batch = pa.record_batch({"number": numbers, "text": [str(n) for n in numbers]}, schema=SCHEMA)
-    frame: bytes = batch.serialize().to_pybytes()
-    return frame
 
 
 def numbers_in(frames: Sequence[bytes], schema: pa.Schema) -> list[int]:
     return [n for frame in frames for n in pa.ipc.read_record_batch(frame, schema).column("number").to_pylist()]
-
-
-def read_all(log: ResultLog | StoredLog, offset: int, bytes_max: int) -> list[bytes]:
-    frames: list[bytes] = []
-    while piece := log.read(offset + len(frames), bytes_max):
-        frames += piece
-    return frames
-
-
-def crash(log: ResultLog) -> None:
-    """The process is gone: nothing was flushed or marked, the system closed the file."""
-    log.close()
 
 
 # --- plain cases -----------------------------------------------------------------------------------------------------------
@@ -186,113 +168,6 @@ def test_what_follows_the_last_frame_and_is_none_is_cut_off(tmp_path: Path, garb
     assert again.cut_bytes == len(garbage)
     assert file.stat().st_size == again.size
     assert read_all(again, 0, 100) == [b"frame"]
-    again.close()
-
-
-OPENERS = pytest.mark.parametrize("opened", [ResultLog, StoredLog])
-
-
-def log_of(folder: Path, frames: Sequence[bytes], *, segment_bytes: int = 1 << 20, is_ended: bool = False) -> list[Path]:
-    """A log whose writer is gone; its files."""
-    log = ResultLog(folder, SCHEMA, segment_bytes=segment_bytes)
-    for frame in frames:
-        log.append(frame, 1)
-    if is_ended:
-        log.end()
-    crash(log)
-    return sorted(folder.glob("*.frames"))
-
-
-def overwrite(file: Path, begin: int, content: bytes) -> None:
-    with file.open("r+b") as opened:
-        opened.seek(begin)
-        opened.write(content)
-
-
-@OPENERS
-@pytest.mark.parametrize("zeroed", range(3))
-def test_a_zeroed_frame_is_never_given_out(tmp_path: Path, opened: type[ResultLog] | type[StoredLog], zeroed: int) -> None:
-    folder = tmp_path / "sums~4" / "out"
-    frames = [frame_of([n, n + 1]) for n in range(3)]
-    (file,) = log_of(folder, frames, is_ended=True)
-    overwrite(file, file.read_bytes().index(frames[zeroed]), b"\0" * len(frames[zeroed]))
-    log = opened(folder)
-    assert log.next == 3  # it knows that the record was there
-    if zeroed:
-        assert log.read(0, 1 << 20) == frames[:zeroed]  # those before it are good
-    sentence = (
-        f"Record {zeroed} of the results of job 'sums~4', sink 'out', is damaged on disk; read from offset {zeroed + 1}"
-    )
-    with pytest.raises(LogError, match=sentence):
-        log.read(zeroed, 1 << 20)
-    assert read_all(log, zeroed + 1, 1 << 20) == frames[zeroed + 1 :]
-
-
-@OPENERS
-def test_no_flipped_bit_goes_unnoticed(tmp_path: Path, opened: type[ResultLog] | type[StoredLog]) -> None:
-    frames = [frame_of([n]) for n in range(3)]
-    (file,) = log_of(tmp_path, frames, is_ended=True)
-    whole = file.read_bytes()
-    begin, end = len(whole) // 3, 2 * len(whole) // 3  # the second record, all of the same size
-    for place in range(begin, end):
-        overwrite(file, place, bytes([whole[place] ^ (1 << place % 8)]))
-        log = opened(tmp_path)
-        assert log.read(0, 1 << 20) == frames[:1]
-        with pytest.raises(LogError, match=r"Records? 1 .*damaged"):
-            log.read(1, 1 << 20)
-        overwrite(file, place, whole[place : place + 1])
-
-
-@OPENERS
-def test_damage_before_the_last_segment_is_said_to_whoever_reads_there(
-    tmp_path: Path, opened: type[ResultLog] | type[StoredLog]
-) -> None:
-    files = log_of(tmp_path, [b"%d" % n for n in range(6)], segment_bytes=60, is_ended=True)
-    assert len(files) == 3  # of two records each
-    files[1].write_bytes(files[1].read_bytes()[:-1])
-    log = opened(tmp_path)
-    assert log.read(0, 1000) == [b"0", b"1", b"2"]
-    with pytest.raises(LogError, match=r"Record 3 of .* is damaged on disk; read from offset 4 on"):
-        log.read(3, 1000)
-    assert log.read(4, 1000) == [b"4", b"5"]
-    files[1].unlink()
-    with pytest.raises(LogError, match=r"Records 2 to 3 of .* are damaged on disk; read from offset 4 on"):
-        opened(tmp_path).read(2, 1000)
-
-
-@OPENERS
-def test_an_ended_log_whose_tail_is_gone_does_not_pass_for_a_shorter_one(
-    tmp_path: Path, opened: type[ResultLog] | type[StoredLog]
-) -> None:
-    (file,) = log_of(tmp_path, [b"0", b"1"], is_ended=True)
-    file.write_bytes(file.read_bytes()[:-1])
-    log = opened(tmp_path)
-    assert (log.next, log.ended) == (2, True)
-    assert log.read(0, 1000) == [b"0"]
-    with pytest.raises(LogError, match=r"Record 1 of .* is damaged"):
-        log.read(1, 1000)
-
-
-@pytest.mark.parametrize("torn", range(2, 6))
-def test_what_a_crash_of_the_machine_left_in_the_last_two_segments_is_cut_at_the_first_bad_frame(
-    tmp_path: Path, torn: int
-) -> None:
-    frames = [b"frame %d" % n for n in range(6)]
-    files = log_of(tmp_path, frames, segment_bytes=80)
-    assert len(files) == 3
-    file = files[torn // 2]
-    place = file.read_bytes().index(frames[torn])
-    overwrite(file, place, b"\0" * len(frames[torn]))
-    size = sum(each.stat().st_size for each in files)
-    log = ResultLog(tmp_path, segment_bytes=80)
-    assert log.next == torn
-    assert log.cut_bytes == size - log.size
-    assert log.append(b"next", 1) == torn
-    assert read_all(log, 0, 1000) == [*frames[:torn], b"next"]
-    assert log.size == sum(each.stat().st_size for each in tmp_path.glob("*.frames"))
-    crash(log)
-    again = ResultLog(tmp_path)
-    assert (again.cut_bytes, again.next) == (0, torn + 1)
     again.close()
 
 

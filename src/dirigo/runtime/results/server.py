@@ -27,7 +27,7 @@ from dirigo.runtime.controller.checks import WAIT_S_MOST, check_request, check_r
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.results.log.errors import LogError, reason_of
 from dirigo.runtime.results.log.files import make_folder, open_file
-from dirigo.runtime.results.log.segment import ROWS_MOST
+from dirigo.runtime.results.log.record import ROWS_MOST
 from dirigo.runtime.results.log.store import ResultLog
 from dirigo.runtime.results.poster import LogAck, Posted
 from dirigo.runtime.results.shelf import Shelf, number_of
@@ -314,7 +314,8 @@ class LogServer:
         sink = self._sink(shelf, request.sink)
         log = shelf.log(sink)
         schema = log.schema.serialize().to_pybytes()
-        return LogInfo(shelf.job, sink, schema, log.first, log.next, log.ended, shelf.failed)
+        has_all = log.ended and shelf.failed is None
+        return LogInfo(shelf.job, sink, schema, log.first, log.next, has_all, shelf.failed)
 
     def _read(self, request: ReadLog) -> list[bytes]:
         shelf = self._shelf(request.job)

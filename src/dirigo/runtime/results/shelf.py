@@ -78,7 +78,7 @@ class Shelf:
                 if shelf.unreadable or not all(log.ended for log in shelf.logs.values()):
                     shelf.failed = CUT_SHORT
                 shelf.ended_s = (place / _NOTE).stat().st_mtime
-                shelf.note()
+                shelf._settle()
             found.append(shelf)
         return found
 
@@ -88,12 +88,17 @@ class Shelf:
             if sink in self.logs or sink in self.unreadable:
                 continue
             try:
-                log = self.logs[sink] = _open(self.folder / sink, self.limits)
+                self.logs[sink] = _open(self.folder / sink, self.limits)
             except LogError as error:
                 _log.warning("the results of job %s, sink %s, cannot be read: %s", self.job, sink, error)
                 self.unreadable[sink] = str(error)
-                continue
-            log.close()
+
+    def _settle(self) -> None:
+        """Write down how the job ended, and where its logs do: what is damaged later does not pass for a torn tail."""
+        self.note()
+        for log in self.logs.values():
+            log.end()
+        self.let_go()
 
     def note(self) -> None:
         """Write down what the logs do not tell."""
@@ -126,6 +131,7 @@ class Shelf:
         """The log of a sink that the job has; a sentence if it cannot be read."""
         if not self.logs and not self.unreadable:
             self.open()
+            self.let_go()
         if sink in self.unreadable:
             raise ControlError(self.unreadable[sink])
         return self.logs[sink]

@@ -83,10 +83,10 @@ class LogSyncing:
                     unsynced = log.take_unsynced()
                 if unsynced is not None:
                     unsynced.sync()
-            for log in complete:  # nothing is appended to it any more
-                log.end()
             if is_closed:
-                shelf.note()
+                shelf.note()  # first: logs that have ended, without a note of a failure, are those of a job that finished
+            for log in list(shelf.logs.values()) if is_closed else complete:  # nothing is appended to it any more
+                log.end()
         except LogError as error:
             self._note_failure(shelf, error)
             return

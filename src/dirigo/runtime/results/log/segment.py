@@ -1,14 +1,11 @@
-"""One file of a log: records one after the other, each a frame behind a short header, and where each of them begins.
+"""One file of a log: records one after the other, and where each of them begins.
 
-Header and frame have check sums. Headers are checked when a file is opened, frames when they are read: what is not as it was
-written is never given out. ``zlib.crc32`` takes about 0.25 ms per megabyte.
+Headers are checked when a file is opened, frames when they are read: what is not as it was written is never given out.
 """
 
 from __future__ import annotations
 
 import os
-import struct
-import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -17,20 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from dirigo.runtime.results.log.errors import LogError, damaged, reason_of
+from dirigo.runtime.results.log.record import HEADER_BYTES, has_its_frame, head_at, is_intact, next_whole, read_fully
 
-_CHECKED: Final = struct.Struct("<IQQqI")  # rows, bytes of the frame, offset, milliseconds since the epoch, the frame's sum
-_CHECKSUM: Final = struct.Struct("<I")
-HEADER_BYTES: Final = _CHECKSUM.size + _CHECKED.size
-ROWS_MOST: Final = (1 << 32) - 1  # in one record
 _SUFFIX: Final = ".frames"
-
-Buffer = bytes | memoryview
-
-
-def header(rows: int, frame: Buffer, size: int, offset: int, time_ms: int) -> bytes:
-    """What stands before a frame of `size` bytes."""
-    checked = _CHECKED.pack(rows, size, offset, time_ms, zlib.crc32(frame))
-    return _CHECKSUM.pack(zlib.crc32(checked)) + checked
 
 
 @dataclass(slots=True)
@@ -59,27 +45,37 @@ class Segment:
         self.rows += rows
         self.newest_ms = time_ms
 
-    def load(self, *, with_frames: bool) -> int:
-        """Find the records that are in the file; returns how many bytes behind the last good one are none.
+    def load(self, *, with_frames: bool, before: int | None) -> int:
+        """Find the records that are in the file; returns how many bytes behind the last one are none.
 
-        `with_frames`: a record whose frame is not what was written is none either, nor is anything behind it.
+        `with_frames`: a record whose frame is not what was written is none either. If whole records follow behind one that
+        is none, it keeps its offset, and whoever reads it is told. All offsets lie below `before`, if that is known.
         """
         with self.path.open("rb", buffering=0) as file:
             descriptor = file.fileno()
-            file_size = os.fstat(descriptor).st_size
+            status = os.fstat(descriptor)
+            file_size = status.st_size
             while self.size + HEADER_BYTES <= file_size:
-                head = os.pread(descriptor, HEADER_BYTES, self.size)
-                if len(head) < HEADER_BYTES:  # somebody cut the file just now
-                    break
-                rows, size, offset, time_ms, frame_sum = _CHECKED.unpack_from(head, _CHECKSUM.size)
-                if not _is_header(head) or offset != self.next or self.size + HEADER_BYTES + size > file_size:
-                    break
-                if with_frames:
-                    frame = _read_fully(descriptor, size, self.size + HEADER_BYTES)
-                    if len(frame) < size or zlib.crc32(frame) != frame_sum:
+                place = self.size
+                head = head_at(descriptor, place, file_size)
+                if head is not None and head.offset != self.next:
+                    head = None
+                if head is None or (with_frames and not has_its_frame(descriptor, place, head)):
+                    behind = place + HEADER_BYTES + (0 if head is None else head.size)
+                    found = next_whole(descriptor, behind, file_size, self.next, before)
+                    if found is None:
                         break
-                self.add(rows, size, time_ms)
+                    place, head = found
+                    self.starts.extend([self.size] * (head.offset - self.next))
+                    self.size = place
+                self.add(head.rows, head.size, head.time_ms)
+        if not self.starts:
+            self.newest_ms = int(status.st_mtime * 1000)  # what cannot be read does not pass for very old
         return file_size - self.size
+
+    def behind(self, offset: int) -> int:
+        """The offset behind a record that is none, and behind those after it that have no place in the file either."""
+        return self.first + bisect_right(self.starts, self.starts[offset - self.first])
 
     def read(self, offset: int, bytes_max: int) -> list[bytes]:
         """Frames from `offset` on, together at most `bytes_max` bytes with their headers, but at least one.
@@ -94,40 +90,15 @@ class Segment:
             after -= 1
             end = self.starts[after]
         with self.path.open("rb", buffering=0) as file:
-            piece = _read_fully(file.fileno(), end - begin, begin)
+            piece = read_fully(file.fileno(), end - begin, begin)
         bounds = [start - begin for start in self.starts[number:after]]
         bounds.append(end - begin)
         frames: list[bytes] = []
         for i in range(after - number):
-            if not _is_intact(memoryview(piece)[bounds[i] : bounds[i + 1]], offset + i):
+            if not is_intact(memoryview(piece)[bounds[i] : bounds[i + 1]], offset + i):
                 break
             frames.append(piece[bounds[i] + HEADER_BYTES : bounds[i + 1]])
         return frames
-
-
-def _is_intact(record: memoryview, offset: int) -> bool:
-    """Whether this is a record as it was written, at its place."""
-    if len(record) < HEADER_BYTES or not _is_header(record):
-        return False
-    _, size, its_offset, _, frame_sum = _CHECKED.unpack_from(record, _CHECKSUM.size)
-    frame = record[HEADER_BYTES:]
-    return bool((its_offset, size, frame_sum) == (offset, len(frame), zlib.crc32(frame)))
-
-
-def _is_header(record: Buffer) -> bool:
-    (checksum,) = _CHECKSUM.unpack_from(record)
-    return bool(checksum == zlib.crc32(memoryview(record)[_CHECKSUM.size : HEADER_BYTES]))
-
-
-def _read_fully(descriptor: int, size: int, begin: int) -> bytes:
-    """That many bytes, or as many as there are."""
-    piece = os.pread(descriptor, size, begin)
-    while len(piece) < size:  # the system gives at most 2 GiB at once
-        more = os.pread(descriptor, size - len(piece), begin + len(piece))
-        if not more:
-            break
-        piece += more
-    return piece
 
 
 def find_segments(folder: Path) -> list[Segment]:
@@ -155,7 +126,7 @@ def read_frames(folder: Path, segments: Sequence[Segment], offset: int, end: int
         except OSError as error:
             raise LogError(f"'{segment.path}' cannot be read ({reason_of(error)}); start from a later offset.") from error
         if not piece:
-            return frames or _raise(damaged(folder, offset, offset + 1))
+            return frames or _raise(damaged(folder, offset, segment.behind(offset)))
         frames += piece
         offset += len(piece)
         left -= sum(map(len, piece)) + HEADER_BYTES * len(piece)

@@ -1,7 +1,8 @@
 """The results log of one sink: record batches are appended at one end, retention drops whole old segments at the other.
 
 The job never waits for readers. Records are on disk after ``sync``, and all but those in the last two segments in any case:
-so a crash of the machine can only have torn these, and opening the log cuts off what is not whole there.
+so a crash of the machine can only have torn these, and opening the log cuts off their tail as far as nothing in it is whole.
+A record that is not whole and has whole ones behind it is no torn tail: nothing is cut, and whoever reads it is told.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import pyarrow as pa
 
 from dirigo.runtime.results.log import files, manifest
 from dirigo.runtime.results.log.errors import LogError, gone, reason_of
-from dirigo.runtime.results.log.segment import Segment, find_segments, header, read_frames
+from dirigo.runtime.results.log.record import header
+from dirigo.runtime.results.log.segment import Segment, find_segments, read_frames
 
 _SEGMENTS_MIN: Final = 8  # that the retained bytes are cut into
 _UNSYNCED_SEGMENTS: Final = 2
@@ -52,9 +54,9 @@ class Unsynced:
 class ResultLog:
     """One log is one folder of segment files. Used by one thread.
 
-    With a schema, the log is begun if the folder has none yet; without, it must be there. What a crash left that is no whole
-    record is cut off. At most `retain_bytes` are kept, and nothing older than `retain_s`, in whole segments: the one that is
-    being written stays.
+    With a schema, the log is begun if the folder has none yet; without, it must be there. What a crash left behind the last
+    whole record is cut off. At most `retain_bytes` are kept, and nothing older than `retain_s`, in whole segments: the one
+    that is being written stays.
     """
 
     def __init__(
@@ -89,6 +91,8 @@ class ResultLog:
             if self._ended_at is None:
                 self._descriptor = self._open_active()
                 os.ftruncate(self._descriptor, self._active.size)
+                if len(self._segments) > 1:  # who wrote it may have been killed before it was on disk
+                    self._before = files.open_file(self._segments[-2].path)
         except OSError as error:
             self.close()
             raise LogError(f"The results log in '{folder}' cannot be opened ({reason_of(error)}).") from error
@@ -207,20 +211,19 @@ class ResultLog:
         """Find the records. Only in the last two segments of a log that has not ended can one be torn: see ``_roll``."""
         segments = self._segments
         trusted = len(segments) if self._ended_at is not None else max(0, len(segments) - _UNSYNCED_SEGMENTS)
-        for segment in segments[:trusted]:
-            segment.load(with_frames=False)  # what is wrong there is said to whoever reads it
-        for number, segment in enumerate(segments[trusted:], trusted):
-            behind = segment.load(with_frames=True)
-            is_last = number + 1 == len(segments)
-            if behind or (not is_last and segment.next != segments[number + 1].first):
-                self.cut_bytes = behind
-                for torn in segments[number + 1 :]:
-                    self.cut_bytes += torn.path.stat().st_size
-                    torn.path.unlink()
-                del segments[number + 1 :]
-                break
-        if not segments:
-            segments.append(Segment.beginning(self.folder, self._ended_at or 0))
+        tails = []  # bytes behind the last record of each; what else is wrong is said to whoever reads it
+        for number, segment in enumerate(segments):
+            before = segments[number + 1].first if number + 1 < len(segments) else self._ended_at
+            tails.append(segment.load(with_frames=number >= trusted, before=before))
+        if not segments:  # its only file is gone, if it had any records
+            segments.append(Segment.beginning(self.folder, 0))
+        elif self._ended_at is None:
+            while len(segments) > trusted + 1 and not segments[-1].starts:
+                if not tails[-2] and segments[-2].next == segments[-1].first:
+                    break
+                segments.pop().path.unlink()
+                self.cut_bytes += tails.pop()
+            self.cut_bytes += tails[-1]
 
     def _expire(self, now_ms: int) -> None:
         segments = self._segments

@@ -18,7 +18,7 @@ class StoredLog:
         self.folder = folder
         self.id, self.schema = manifest.load(folder)
         self._ended_at = manifest.ended_at(folder)  # before the records: none comes after the end
-        self._segments = _load(folder)
+        self._segments = _load(folder, self._ended_at) or [Segment.beginning(folder, 0)]
 
     @property
     def ended(self) -> bool:
@@ -26,13 +26,13 @@ class StoredLog:
 
     @property
     def first(self) -> int:
-        return self._segments[0].first if self._segments else (self._ended_at or 0)
+        return self._segments[0].first
 
     @property
     def next(self) -> int:
         if self._ended_at is not None:
             return self._ended_at
-        return self._segments[-1].next if self._segments else 0
+        return self._segments[-1].next
 
     def read(self, offset: int, bytes_max: int) -> list[bytes]:
         """Frames from `offset` on, at least one if there is one."""
@@ -41,12 +41,13 @@ class StoredLog:
         return read_frames(self.folder, self._segments, offset, self.next, bytes_max)
 
 
-def _load(folder: Path) -> list[Segment]:
+def _load(folder: Path, ended_at: int | None) -> list[Segment]:
     for _ in range(_ATTEMPTS):
         segments = find_segments(folder)
         try:
-            for segment in segments:
-                segment.load(with_frames=False)
+            for number, segment in enumerate(segments):
+                before = segments[number + 1].first if number + 1 < len(segments) else ended_at
+                segment.load(with_frames=False, before=before)
         except FileNotFoundError:  # retention removed one meanwhile
             continue
         except OSError as error:
