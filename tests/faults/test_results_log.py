@@ -25,6 +25,7 @@ from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.errors import ControlError, JobFailed
 from dirigo.runtime.results.poster import LogAck, Posted
 from dirigo.runtime.results.server import JOBS_KEPT, LogServer
+from dirigo.runtime.results.shelf import Shelf
 from dirigo.spark.results.reading import LogReader, LogStreamReader
 from dirigo.spark.service.file import RunningService
 from runtime.clusters import PATIENCE_S, LocalCluster, counting, until
@@ -203,6 +204,65 @@ def test_a_disk_that_does_not_take_what_was_written_fails_the_job(posting: Posti
     posting.post(good, rows(2), 1)
     posting.finish(good)
     posting.until_over(good, "finished")
+
+
+@contextmanager
+def full_disk(folder: Path) -> Iterator[None]:
+    """Files in this folder can be made and take 10 bytes, but no more."""
+    write = os.write
+
+    def no_room(descriptor: int, content: Any) -> int:
+        if folder not in Path(f"/proc/self/fd/{descriptor}").readlink().parents:
+            return write(descriptor, content)
+        if os.fstat(descriptor).st_size < 10 < len(content):
+            return write(descriptor, memoryview(content)[:10])
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.write", no_room)
+        yield
+
+
+def test_a_cluster_starts_on_a_full_disk_and_says_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with run_again(tmp_path) as first:
+        job = first.submit("tiny")
+        first.post(job, rows(1, 2), 2)
+        note = tmp_path / "logs" / job.id / "~job.json"
+        at_the_kill = note.read_bytes()
+    note.write_bytes(at_the_kill)
+    (tmp_path / "logs" / job.id / "out" / "ended").unlink(missing_ok=True)
+    with full_disk(tmp_path / "logs"), run_again(tmp_path) as second:
+        assert second.results("tiny") == [1, 2]
+        assert second.client.log_info("tiny").failed == "the cluster ended before the job did"
+    assert (
+        f"how job tiny~1 ended is not on disk: The results of job 'tiny~1' cannot be noted in '{note.parent}' (no space "
+        "left on device); free space in that folder, or start the cluster with another one for results."
+    ) in caplog.text
+    assert note.read_bytes() == at_the_kill
+    caplog.clear()
+    with run_again(tmp_path) as third:
+        assert third.results("tiny") == [1, 2]
+    assert note.read_bytes() != at_the_kill
+    assert "is not on disk" not in caplog.text
+
+
+def test_a_job_that_is_refused_since_the_disk_is_full_leaves_nothing_behind(posting: Posting, tmp_path: Path) -> None:
+    before = sorted((tmp_path / "logs").rglob("*"))
+    with full_disk(tmp_path / "logs"), pytest.raises(ControlError, match=r"\(no space left on device\); make room there"):
+        posting.submit("refused")
+    assert sorted((tmp_path / "logs").rglob("*")) == before
+    write_note = Shelf.note
+
+    def no_room(shelf: Shelf) -> None:
+        with full_disk(tmp_path / "logs"):
+            write_note(shelf)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Shelf, "note", no_room)
+        with pytest.raises(ControlError, match=r"cannot be noted in .*\(no space left on device\); free space in that"):
+            posting.submit("refused")
+    assert sorted((tmp_path / "logs").rglob("*")) == before
+    posting.submit("taken")
 
 
 # --- no thread ends unnoticed -------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import pyarrow as pa
 from dirigo.runtime.control import Manifest
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.results.log import LogError, ResultLog
+from dirigo.runtime.results.log.errors import reason_of
 from dirigo.runtime.results.log.files import replace_file, sync_folder
 
 _log = logging.getLogger(__name__)
@@ -54,10 +55,14 @@ class Shelf:
         """Make the logs of a new job."""
         partitions = {sink: count for sink, (count, _) in manifest.sinks.items()}
         shelf = cls(job, name, folder / job, limits, partitions)
-        for sink, (count, schema) in manifest.sinks.items():
-            shelf.logs[sink] = _open(shelf.folder / sink, limits, pa.ipc.read_schema(pa.py_buffer(schema)))
-            shelf.open_partitions[sink] = set(range(count))
-        shelf.note()
+        try:
+            for sink, (count, schema) in manifest.sinks.items():
+                shelf.logs[sink] = _open(shelf.folder / sink, limits, pa.ipc.read_schema(pa.py_buffer(schema)))
+                shelf.open_partitions[sink] = set(range(count))
+            shelf.note()
+        except BaseException:  # there is no such job, so nothing of it stays
+            shelf.remove()
+            raise
         return shelf
 
     @classmethod
@@ -94,10 +99,16 @@ class Shelf:
                 self.unreadable[sink] = str(error)
 
     def _settle(self) -> None:
-        """Write down how the job ended, and where its logs do: what is damaged later does not pass for a torn tail."""
-        self.note()
-        for log in self.logs.values():
-            log.end()
+        """Write down how the job ended, and where its logs do: what is damaged later does not pass for a torn tail.
+
+        If that cannot be, as on a full disk, its results are read all the same, and the next start tries it again.
+        """
+        try:
+            self.note()
+            for log in self.logs.values():
+                log.end()
+        except LogError as error:
+            _log.warning("how job %s ended is not on disk: %s", self.job, error)
         self.let_go()
 
     def note(self) -> None:
@@ -109,7 +120,10 @@ class Shelf:
             replace_file(self.folder / _NOTE, msgspec.json.encode(note))
             sync_folder(self.folder)
         except OSError as error:
-            raise LogError(f"The results of job '{self.job}' cannot be noted in '{self.folder}' ({error}).") from error
+            raise LogError(
+                f"The results of job '{self.job}' cannot be noted in '{self.folder}' ({reason_of(error)}); free space in "
+                "that folder, or start the cluster with another one for results."
+            ) from error
 
     def close(self, failed: str | None) -> None:
         """Nothing more is taken."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final
@@ -23,16 +24,23 @@ def open_file(path: Path) -> int:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a small file as a whole, and have it on disk: after a crash it has the old content or the new one."""
+    """Write a small file as a whole, and have it on disk: whatever happens, it has the old content or the new one."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
     try:
-        os.write(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    unfinished.replace(path)
+        try:
+            left = memoryview(content)
+            while left:  # a disk that is almost full takes a part
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        unfinished.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        raise
 
 
 def sync_folder(folder: Path) -> None:

@@ -32,7 +32,9 @@ def create(folder: Path, schema: pa.Schema) -> str:
         files.make_folder(folder)
         files.replace_file(folder / _FILE, msgspec.json.encode(manifest))
     except OSError as error:
-        raise LogError(f"A results log cannot be made in '{folder}' ({reason_of(error)}); choose another folder.") from error
+        raise LogError(
+            f"A results log cannot be made in '{folder}' ({reason_of(error)}); make room there, or choose another folder."
+        ) from error
     return identity
 
 
