@@ -91,6 +91,15 @@ def test_rows_that_an_expression_fails_on(build: Build, operator: str) -> None:
     assert [row["id"] for row in out] == [0, 2, 3, 4]
 
 
+def test_what_is_wrong_with_a_row_is_cut_if_it_is_very_long() -> None:
+    for error in (ValueError("first" + "x" * 1_000_000 + "last"), "first" + "x" * 1_000_000 + "last"):
+        sentence = described(error)
+        assert len(sentence) < 10_000
+        assert "first" in sentence
+        assert sentence.endswith("xlast.")
+        assert "characters in all" in sentence
+
+
 @pytest.mark.parametrize("as_function", [False, True])
 def test_a_row_that_a_split_fails_on_is_reported_once(as_function: bool) -> None:
     flow = dg.Dataflow("split", on_error="side_output")

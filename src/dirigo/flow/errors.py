@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dirigo.kernel import DirigoError
+
+SAID_CHARACTERS_MOST: Final = 8_000  # by an error: its text is user code, and may hold all rows that there are
+_MARK_CHARACTERS: Final = 50
 
 
 class FlowError(DirigoError):
@@ -28,10 +33,18 @@ def failure_of(operator: str, error: Exception) -> OperatorFailure:
     return OperatorFailure(f"operator '{operator}' failed: {said(error)}")
 
 
+def cut_text(text: str, most: int = SAID_CHARACTERS_MOST) -> str:
+    """The text of an error; of a very long one, the beginning and the end."""
+    if len(text) <= most:
+        return text
+    half = (most - _MARK_CHARACTERS) // 2
+    return f"{text[:half]} ... ({len(text):,} characters in all) ... {text[-half:]}"
+
+
 def said(error: BaseException) -> str:
-    """What an error says. Its text is user code, which may fail as well."""
+    """What an error says, cut if it is very long. Its text is user code, which may fail as well."""
     try:
-        text = f"{type(error).__name__}: {error}"
+        text = cut_text(f"{type(error).__name__}: {error}")
     except Exception:
         return f"{type(error).__name__}, which cannot say what happened"
     return text.encode("utf-8", "backslashreplace").decode()  # the name of a file may be no Unicode

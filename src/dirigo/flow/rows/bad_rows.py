@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dirigo.flow.errors import RowFailure, said
+from dirigo.flow.errors import RowFailure, cut_text, said
 
 OnError = Literal["fail", "side_output"]
 
@@ -48,8 +48,8 @@ def raise_for(bad: Bad, operator: str) -> NoReturn:
 
 
 def described(error: Exception | str) -> str:
-    """What is wrong, as a sentence."""
-    text = error if isinstance(error, str) else said(error)
+    """What is wrong, as a sentence, which is cut if it is very long."""
+    text = cut_text(error) if isinstance(error, str) else said(error)
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

@@ -25,7 +25,6 @@ WORKERS_MOST: Final = 1_000
 ACTORS_MOST: Final = 1_000_000  # of a job
 ATTEMPTS_MOST: Final = 100_000  # of a micro-batch
 SCHEMA_BYTES_MOST: Final = 16 << 20
-TEXT_LETTERS_MOST: Final = 100_000  # of an error with its trace
 _NAME_LETTERS_MOST: Final = 300  # of anything that is looked up
 _INTEGER_MOST: Final = 2**63 - 1
 _KEY = re.compile(r"[!-~]{40}")  # a public key, as text
@@ -247,9 +246,3 @@ def _shown(text: str) -> str:
 
 def _short(sentence: str) -> str:
     return sentence if len(sentence) <= 500 else f"{sentence[:500]} ..."
-
-
-def cut_text(text: str) -> str:
-    """The text of an error; of a very long one, the beginning and the end."""
-    half = TEXT_LETTERS_MOST // 2
-    return text if len(text) <= TEXT_LETTERS_MOST else f"{text[:half]}\n ...\n{text[-half:]}"

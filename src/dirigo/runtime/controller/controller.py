@@ -20,13 +20,13 @@ import zmq
 
 from dirigo.runtime import control
 from dirigo.runtime.client.shipment import named_shipment
-from dirigo.runtime.controller.checks import actor_of, check_hello, check_report, cut_text
+from dirigo.runtime.controller.checks import actor_of, check_hello, check_report
 from dirigo.runtime.controller.job_record import JobRecord
 from dirigo.runtime.controller.membership import Slot
 from dirigo.runtime.controller.pool import Pool
 from dirigo.runtime.controller.requests import Requests
 from dirigo.runtime.controller.worker_lines import Lines
-from dirigo.runtime.errors import ControlError
+from dirigo.runtime.errors import ControlError, cut_failure
 from dirigo.runtime.results.log.errors import LogError
 from dirigo.runtime.results.server import RETAIN_BYTES, RETAIN_S, LogServer
 from dirigo.runtime.threads import ServiceThread
@@ -535,9 +535,9 @@ class Controller:
     def fail(self, name: str, error: str, trace: str | None) -> None:
         job = self.jobs.get(name)
         if job is not None and job.is_live and job.outcome is None:
-            job.error, job.traceback = cut_text(error), None if trace is None else cut_text(trace)
-            _log.warning("job %s failed: %s", name, error)
-            self.end(job, "failed", error)
+            job.error, job.traceback = cut_failure(error, trace)
+            _log.warning("job %s failed: %s", name, job.error)
+            self.end(job, "failed", job.error)
 
     def _look_for_the_end(self, job: JobRecord) -> None:
         if job.is_live and job.outcome is None and job.is_complete:

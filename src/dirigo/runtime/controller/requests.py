@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dirigo.flow.errors import cut_text
 from dirigo.runtime import control
-from dirigo.runtime.controller.checks import WAIT_S_MOST, check_request, check_role, cut_text
+from dirigo.runtime.controller.checks import WAIT_S_MOST, check_request, check_role
 from dirigo.runtime.controller.job_record import Commit, JobRecord
-from dirigo.runtime.errors import ControlError
+from dirigo.runtime.errors import ERROR_CHARACTERS_MOST, ControlError
 
 if TYPE_CHECKING:
     from dirigo.runtime.controller.controller import Controller
@@ -310,7 +311,7 @@ class Requests:
         releasing = self._releasing.get(record.request)
         if releasing is None or worker not in releasing.missing:
             return
-        releasing.outcomes.append(cut_text(record.outcome))
+        releasing.outcomes.append(cut_text(record.outcome, ERROR_CHARACTERS_MOST))
         releasing.missing.remove(worker)
         if releasing.missing:
             return

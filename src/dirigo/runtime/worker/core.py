@@ -23,6 +23,7 @@ from dirigo.flow.exchange.payloads import rows_of as rows_of_payload
 from dirigo.kernel import Address, Data, Directory, DirigoError, Errand, ErrandKind, Message, Worker, WorkerId, job_of
 from dirigo.kernel.interface.message import Lane
 from dirigo.runtime import control
+from dirigo.runtime.errors import cut_failure
 from dirigo.runtime.transport.authenticator import Refusals
 from dirigo.runtime.transport.payload import PackedPayload, Schemas
 from dirigo.runtime.transport.peers import Peers
@@ -310,7 +311,7 @@ class WorkerCore:
         if name not in self.jobs:
             return
         self.report(control.Removed(name, self.last_figures(name)))
-        self.report(control.ActorFailed(name, error, trace))
+        self.report(control.ActorFailed(name, *cut_failure(error, trace)))
         self.remove(name)
 
     def last_figures(self, name: str) -> control.JobFigures:

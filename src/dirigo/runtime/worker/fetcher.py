@@ -20,8 +20,10 @@ from pathlib import Path
 
 import zmq
 
+from dirigo.flow.errors import cut_text, said
 from dirigo.kernel.worker_loads import TELL_EVERY_S
 from dirigo.runtime import control
+from dirigo.runtime.errors import TRACE_CHARACTERS_MOST
 from dirigo.runtime.folders import show_life
 from dirigo.runtime.ingest.staging import StagingError
 from dirigo.runtime.results.poster import LogPosting
@@ -286,7 +288,7 @@ class Fetcher:
                 core.add(job)
         except BaseException as error:  # whatever the user's imports raise
             trace = "".join(traceback.format_exception(error))
-            sentence = " ".join(f"{type(error).__name__}: {error}".split())
+            sentence, trace = " ".join(said(error).split()), cut_text(trace, TRACE_CHARACTERS_MOST)
             core.report(control.Installed(order.job, sentence, trace))
             return
         core.report(control.Installed(order.job, pushed=tuple(job.staging)))
