@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,7 +16,7 @@ import dirigo as dg
 from dirigo.kernel.interface.message import Note
 from dirigo.runtime import control
 from dirigo.runtime.client.client import JobHandle
-from dirigo.runtime.controller import controller
+from dirigo.runtime.controller import membership, placement
 from dirigo.runtime.errors import JobFailed
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, counting, numbers, until
 from runtime.one_worker import OneWorker
@@ -140,6 +141,86 @@ def test_a_job_that_sent_something_to_a_worker_goes_on_only_if_that_worker_was_l
         alone.core.reports.clear()
 
 
+# --- before a job has begun ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.05, 0.5])
+def test_a_job_that_is_submitted_while_a_worker_dies_is_placed_anew(start_cluster: Start, pause_s: float) -> None:
+    cluster = start_cluster(2)
+    cluster.kill(0)
+    time.sleep(pause_s)
+    flow, out = counting("unhurt")
+    handle = cluster.submit(flow)
+    assert handle.wait(PATIENCE_S).state == "finished"
+    assert sum(row["count"] for row in out.rows) == 20_000
+
+
+def test_a_job_that_has_not_begun_is_taken_back_and_placed_on_those_who_are_there(pretend: Pretend) -> None:
+    cluster = pretend(2)
+    first, second = cluster.join(0), cluster.join(1)
+    handle = cluster.client.submit(flow_named("patient"))
+    assert first.take(control.Install, handle.id).attempt == 0
+    assert second.take(control.Install, handle.id).attempt == 0
+    first.say(control.Installed(handle.id))
+    another = cluster.join(1)  # in the place of the second one
+    assert first.take(control.Remove, handle.id).attempt == 0
+    for worker in (first, another):
+        assert worker.take(control.Install, handle.id).attempt == 1
+    another.say(control.Installed(handle.id, attempt=1))
+    first.say(control.Installed(handle.id))  # of the attempt that is over: it says nothing about this one
+    first.say(control.Installed(handle.id, "ModuleNotFoundError: No module named 'mine'"))
+    first.say(control.Removed(handle.id, control.JobFigures(rows_in=7)))
+    time.sleep(0.3)
+    status = handle.status()
+    assert (status.state, status.started_s, status.metrics.rows_in) == ("starting", None, 0)
+    first.say(control.Installed(handle.id, attempt=1))
+    assert first.take(control.Start, handle.id).helpers == (0, 1)
+    assert another.take(control.Start, handle.id).helpers == (0, 1)
+
+
+def test_a_job_that_waits_again_begins_on_those_who_are_there(pretend: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "PLACE_AFTER_S", 1.0)
+    monkeypatch.setattr(membership, "LOST_AFTER_S", 1.5)
+    cluster = pretend(2)
+    first, second = cluster.join(0), cluster.join(1)
+    handle = cluster.client.submit(flow_named("patient"))
+    second.take(control.Install, handle.id)
+    second.vanish()  # and nobody takes its place
+    assert first.take(control.Install, handle.id).attempt == 0
+    again = first.take(control.Install, handle.id)
+    assert (again.attempt, again.workers) == (1, (0,))
+    first.say(control.Installed(handle.id, attempt=1))
+    assert first.take(control.Start, handle.id).helpers == (0,)
+
+
+def test_a_job_that_cannot_begin_because_a_worker_is_lost_each_time_fails_and_says_so(pretend: Pretend) -> None:
+    cluster = pretend(1)
+    cluster.join(0)
+    handle = cluster.client.submit(flow_named("hopeless"))
+    for _ in range(placement.LOSSES_MOST):
+        cluster.join(0).take(control.Welcome)
+    with pytest.raises(JobFailed, match=r"worker 0 was lost 3 times before job 'hopeless' had begun, .*; see that loading "):
+        handle.wait(PATIENCE_S)
+    assert handle.status().started_s is None
+
+
+def test_a_job_that_ends_the_process_when_it_is_loaded_fails(start_cluster: Start) -> None:
+    class Fatal:
+        def __reduce__(self) -> Any:
+            return (os._exit, (3,))
+
+    fatal: Any = Fatal()
+    cluster = start_cluster(2)
+    flow, _ = narrow("fatal", rows=10)
+    flow.source(dg.from_iterable([{"n": 1}])).map(lambda row: {"n": row.n or fatal}, schema={"n": "int64"}).sink(
+        dg.discard()
+    )
+    handle = cluster.submit(flow)
+    with pytest.raises(JobFailed, match=r"worker . was lost 3 times before job 'fatal' had begun"):
+        handle.wait(PATIENCE_S)
+    cluster.until_ready()
+
+
 # --- workers that do not come ----------------------------------------------------------------------------------------------
 
 
@@ -150,7 +231,7 @@ def flow_named(name: str) -> dg.Dataflow:
 def test_a_job_runs_on_the_workers_that_are_ready_and_a_late_one_helps(
     pretend: Pretend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller, "PLACE_AFTER_S", 1.0)
+    monkeypatch.setattr(placement, "PLACE_AFTER_S", 1.0)
     cluster = pretend(3)
     first, second = cluster.join(0), cluster.join(1)
     handle = cluster.client.submit(flow_named("early"))
@@ -182,7 +263,7 @@ def test_a_job_gets_all_workers_that_come_within_a_moment(pretend: Pretend) -> N
 
 
 def test_a_job_that_no_worker_comes_for_fails_with_a_sentence(pretend: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "NO_WORKER_S", 0.5)
+    monkeypatch.setattr(placement, "NO_WORKER_S", 0.5)
     cluster = pretend(1)
     monkeypatch.setattr(cluster.pool, "problem", lambda _: "Spark has no slot for it.")
     handle = cluster.client.submit(flow_named("lonely"))

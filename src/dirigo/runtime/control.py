@@ -146,6 +146,7 @@ class Installed(_Record, frozen=True):
     error: str | None = None
     traceback: str | None = None
     pushed: tuple[tuple[str, int], ...] = ()  # (source, split) that takes rows from outside here
+    attempt: int = 0  # the one of the order
 
 
 class ActorEnded(_Record, frozen=True):
@@ -183,6 +184,7 @@ class Removed(_Record, frozen=True):
 
     job: str
     figures: JobFigures
+    attempt: int = 0  # the one of the order
 
 
 FromWorker = Hello | Beat | Installed | ActorEnded | ActorFailed | PeerLost | Released | Removed
@@ -215,6 +217,7 @@ class Install(_Record, frozen=True):
     workers: tuple[int, ...]  # where its lessors are
     budget_bytes: int
     strategy: bytes
+    attempt: int = 0  # a job that has not begun may be placed anew: whatever is said of an earlier attempt is void
 
 
 class Start(_Record, frozen=True):
@@ -244,6 +247,7 @@ class Remove(_Record, frozen=True):
     """Forget a job and all that it holds."""
 
     job: str
+    attempt: int = 0  # a later one may be installed
 
 
 class Release(_Record, frozen=True):

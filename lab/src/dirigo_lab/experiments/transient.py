@@ -182,8 +182,8 @@ class Transient(Experiment):
             ]
         return [
             (
-                f"maxima: {PARALLELISM} sources, maps and local maxima, and one global maximum; counts: {PARALLELISM} sources "
-                "and maps, "
+                f"maxima: {PARALLELISM} sources, maps and local maxima, and one global maximum; counts: {PARALLELISM} "
+                "sources and maps, "
                 f"shuffled to {PARALLELISM} counting functions, each with a result per window. Windows of maxima are 0.5 s, "
                 "of counts 1 s long. Both are over plain numbers: the shapes of Nexmark's q7 and q12, not these queries."
             ),

@@ -23,6 +23,7 @@ from dirigo.runtime.client.shipment import named_shipment
 from dirigo.runtime.controller.checks import actor_of, check_hello, check_report
 from dirigo.runtime.controller.job_record import JobRecord
 from dirigo.runtime.controller.membership import Slot
+from dirigo.runtime.controller.placement import Placement
 from dirigo.runtime.controller.pool import Pool
 from dirigo.runtime.controller.requests import Requests
 from dirigo.runtime.controller.worker_lines import Lines
@@ -38,10 +39,6 @@ from dirigo.scheduling import DEFAULT, StrategyLike
 
 TICK_S = 0.1
 PULSE_S = 1.0
-# A job waits this long for workers that are missing, and then begins on those that are ready: the processes of a pool start
-# within some seconds of each other, and one that died is usually back by then.
-PLACE_AFTER_S = 10.0
-NO_WORKER_S = 120.0  # a job that no worker at all was ready for in this time fails
 LAST_FIGURES_S = 2.0  # a worker has this long to send its last figures of a job
 JOBS_REMEMBERED = 200
 _AT_ONCE = 64
@@ -84,8 +81,6 @@ class Controller:
         self._has_told_failure = False
         self._incarnations = 0
         self._pulse_s = 0.0
-        self._has_ready = False  # whether there is a worker that is ready
-        self._has_ready_since_s = time.monotonic()
         self._last_figures_until: dict[str, float] = {}
         self._inbox: SimpleQueue[tuple[str, str | None]] = SimpleQueue()  # jobs whose logs have ended, or cannot go on
         self._signal = SignalSocket()
@@ -115,11 +110,12 @@ class Controller:
         except LogError:  # the folder is not to be had
             self._close()
             raise
-        self._submissions = self.logs.last_number  # ids of jobs are never used twice for results that are kept
+        self.submissions = self.logs.last_number  # ids of jobs are never used twice for results that are kept
         self._authenticator.watch(self.logs.socket)
         keys = self._ring.keys_of
         lesser = (keys(WRITER), keys(READER))
         self.access = control.Access(self.run_id, self._endpoint, self.logs.endpoint, keys(CLIENT), lesser)
+        self._placement = Placement(self)
         self._requests = Requests(self)
         self._thread = ServiceThread(self._run, name="controller", on_escape=self.mark_failed)
 
@@ -275,7 +271,7 @@ class Controller:
             if now >= until:
                 self._settle(self.jobs[name])
         self._fill_slots()
-        self._place_waiting(now)
+        self._placement.place_waiting(now)
         self._requests.look(now)
 
     # --- workers -------------------------------------------------------------------------------------------------------
@@ -301,7 +297,7 @@ class Controller:
                     if name in self.jobs and self.jobs[name].is_live:
                         self.jobs[name].take_figures(slot.worker, figures)
             case control.Installed():
-                self._note_installed(slot, record)
+                self._placement.note_installed(slot, record)
             case control.ActorEnded():
                 job = self.jobs.get(record.job)
                 if job is not None:
@@ -344,7 +340,7 @@ class Controller:
                 self._order(slot, job.install())
 
     def _lose(self, slot: Slot, how: str, culprit: str | None = None, is_frozen: bool = False) -> None:
-        """A worker is gone: so is all that it held, and the jobs that it served cannot go on.
+        """A worker is gone: so is all that it held, and the jobs that it served cannot go on. Those that have not begun can.
 
         Which jobs have sent something there is known by the workers that have sent it: they fail those jobs when they hear
         of the loss. All other jobs go on without it.
@@ -361,12 +357,12 @@ class Controller:
             if not job.is_live or job.outcome is not None:
                 continue
             is_culprit = culprit is not None and culprit.split("/")[0] == job.id
-            if is_culprit or job.was_served_by(slot.worker):
+            if job.state == "starting":
+                self._placement.note_lost(job, slot.worker, how)
+            elif is_culprit or job.was_served_by(slot.worker):
                 self.fail(job.id, job.loss_by(slot.worker, how, culprit, is_frozen), None)
-            elif job.state == "starting":
-                self._look_for_start(job)
             elif job.state != "waiting":
-                self._tell_helpers(job)
+                self._placement.tell_helpers(job)
 
     def _members(self) -> tuple[control.Member, ...]:
         return tuple(slot.member() for slot in self.slots.values() if slot.is_there)
@@ -392,7 +388,7 @@ class Controller:
             slot.state = "leaving"
             for job in self.jobs.values():
                 if job.state in ("running", "draining") and job.outcome is None:
-                    self._tell_helpers(job)
+                    self._placement.tell_helpers(job)
         for slot in [each for each in self.slots.values() if each.state == "leaving"]:
             if not any(job.is_live and job.needs(slot.worker) for job in self.jobs.values()):
                 self.pool.stop(slot.worker)
@@ -427,8 +423,8 @@ class Controller:
                 raise ControlError(
                     f"a job '{request.name}' is running already; cancel it first, or submit this one with another name."
                 )
-        self._submissions += 1
-        job_id = f"{request.name}~{self._submissions}"
+        self.submissions += 1
+        job_id = f"{request.name}~{self.submissions}"
         strategy, strategy_name = self._strategy
         if request.strategy is not None:
             strategy, strategy_name = request.strategy, request.strategy_name
@@ -449,80 +445,8 @@ class Controller:
             raise ControlError(str(error)) from error
         self.jobs[job.id] = job
         self._forget_old_jobs()
-        self._place_waiting(time.monotonic())
+        self._placement.place_waiting(time.monotonic())
         return job
-
-    def _place_waiting(self, now: float) -> None:
-        """Give jobs their workers: all that are wanted, or after a while those that are ready."""
-        ready = sorted(slot.worker for slot in self.slots.values() if slot.state == "ready")
-        if self._has_ready != bool(ready):
-            self._has_ready, self._has_ready_since_s = bool(ready), now
-        missing = self._missing()
-        for job in list(self.jobs.values()):
-            if job.state == "waiting":
-                waited_s = now - max(job.waits_since_s, self._has_ready_since_s)
-                if ready and (len(ready) >= self.wanted or waited_s >= PLACE_AFTER_S):
-                    first = self._submissions % len(ready)  # not all jobs begin at the same worker
-                    job.place((*ready[first:], *ready[:first]))
-                    self._order_all(ready, job.install())
-                elif not ready and waited_s >= NO_WORKER_S:
-                    self.fail(job.id, f"no worker was ready for {NO_WORKER_S:g} s: {self._why_missing()}", None)
-            job.note = missing and f"it {'waits for' if job.state == 'waiting' else 'runs without'} {missing}"
-
-    def _missing(self) -> str | None:
-        """The workers that are wanted and not there, as a part of a sentence."""
-        slots = [slot for slot in self.slots.values() if slot.state in ("joining", "lost")]
-        if len(slots) == 1:
-            return f"worker {slots[0].worker}, which {'was lost' if slots[0].state == 'lost' else 'has not joined'}"
-        return f"workers {', '.join(str(slot.worker) for slot in slots)}, which are not there" if slots else None
-
-    def _why_missing(self) -> str:
-        problems = [self.pool.problem(slot.worker) or slot.problem for slot in self.slots.values()]
-        return next((problem for problem in problems if problem), "see the log of the cluster for what keeps them.")
-
-    def _note_installed(self, slot: Slot, record: control.Installed) -> None:
-        job = self.jobs.get(record.job)
-        if job is None or not job.is_live or job.outcome is not None:
-            self._order(slot, control.Remove(record.job))  # it ended meanwhile
-            return
-        job.installing.discard(slot.worker)
-        if record.error is not None and slot.worker not in job.workers:
-            _log.warning("worker %d cannot help with job %s: %s", slot.worker, job.id, record.error)
-            return
-        if record.error is not None:
-            self.fail(job.id, f"worker {slot.worker} cannot install the job: {record.error}", record.traceback)
-            return
-        job.installed.add(slot.worker)
-        for source, split in record.pushed:
-            if split in range(job.manifest.pushed.get(source, (0, b""))[0]):  # no other is asked for
-                job.places[source, split] = slot.worker
-        if job.state == "starting":
-            self._look_for_start(job)
-        elif job.state in ("running", "draining"):  # a newcomer
-            self._order(slot, self._start(job))
-            self._tell_helpers(job)
-
-    def _look_for_start(self, job: JobRecord) -> None:
-        """A job begins when all workers that it was placed on know it."""
-        if job.installing or not job.installed.issuperset(job.workers):
-            return
-        job.state = "running"
-        job.started_s = time.time()
-        job.helpers_version += 1
-        self._order_all(job.installed, self._start(job))
-        for wanted in job.to_drain:
-            self.drain(job, wanted)
-
-    def _helpers(self, job: JobRecord) -> tuple[int, ...]:
-        """The workers that a job's messages may run at: they know it, and are to stay."""
-        return tuple(sorted(worker for worker in job.installed if self.slots[worker].state == "ready"))
-
-    def _start(self, job: JobRecord) -> control.Start:
-        return control.Start(job.id, self._helpers(job), job.helpers_version)
-
-    def _tell_helpers(self, job: JobRecord) -> None:
-        job.helpers_version += 1
-        self._order_all(job.installed, control.Helpers(job.id, self._helpers(job), job.helpers_version))
 
     def drain(self, job: JobRecord, source: str | None) -> None:
         if job.state in ("waiting", "starting"):
@@ -530,7 +454,7 @@ class Controller:
             return
         if source is None:
             job.state = "draining"
-        self._order_all(job.installed, control.DrainJob(job.id, source))
+        self.order_all(job.installed, control.DrainJob(job.id, source))
 
     def fail(self, name: str, error: str, trace: str | None) -> None:
         job = self.jobs.get(name)
@@ -549,13 +473,13 @@ class Controller:
         self.logs.close_job(job.id, {"finished": None, "cancelled": "it was cancelled"}.get(outcome, error))
         job.removing = {worker for worker in job.installed | job.installing if self.slots[worker].is_there}
         self._last_figures_until[job.id] = time.monotonic() + LAST_FIGURES_S
-        self._order_all(job.removing, control.Remove(job.id))
+        self.order_all(job.removing, control.Remove(job.id, job.attempt))
         if not job.removing or outcome == "failed":
             self._settle(job)
 
     def _note_removed(self, slot: Slot, record: control.Removed) -> None:
         job = self.jobs.get(record.job)
-        if job is None:
+        if job is None or record.attempt != job.attempt:
             return
         if record.figures != control.JobFigures():  # or it did not know the job
             job.figures[slot.worker] = record.figures
@@ -580,7 +504,7 @@ class Controller:
 
     # --- sending -------------------------------------------------------------------------------------------------------
 
-    def _order_all(self, workers: Iterable[int], order: control.ToWorker) -> None:
+    def order_all(self, workers: Iterable[int], order: control.ToWorker) -> None:
         body = _encoder.encode(order)  # once: the code of a job may be large
         for slot in [self.slots[worker] for worker in workers]:
             self._lines.order(slot.identity, body)

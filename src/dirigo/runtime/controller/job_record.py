@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 from dirigo.runtime.control import AttemptRef, Install, JobFigures, JobMetrics, JobStatus, Manifest
@@ -43,6 +44,8 @@ class JobRecord:
     ended_s: float | None = None
     installing: set[int] = field(default_factory=set)  # workers that have still to answer
     installed: set[int] = field(default_factory=set)
+    attempt: int = 0  # how often it was placed before, and did not begin
+    losses: Counter[int] = field(default_factory=Counter)  # how often each worker was lost before the job began
     removing: set[int] = field(default_factory=set)  # workers whose last figures have not come
     outcome: str | None = None  # what the job is once these have come
     to_drain: list[str | None] = field(default_factory=list)  # sources that are to end as soon as the job has started
@@ -82,8 +85,18 @@ class JobRecord:
         self.state = "starting"
         self.installing = set(workers)
 
+    def take_back(self) -> None:
+        """Have it wait again, as if it had never been placed."""
+        self.attempt += 1
+        self.state = "waiting"
+        self.workers = ()
+        self.installing, self.installed = set(), set()
+        self.places.clear()
+        self.figures.clear()
+        self.waits_since_s = time.monotonic()
+
     def install(self) -> Install:
-        return Install(self.id, self.shipment, self.workers, self.budget_bytes, self.strategy)
+        return Install(self.id, self.shipment, self.workers, self.budget_bytes, self.strategy, self.attempt)
 
     def was_served_by(self, worker: int) -> bool:
         figures = self.figures.get(worker)

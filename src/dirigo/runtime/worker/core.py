@@ -310,7 +310,7 @@ class WorkerCore:
         """A job cannot go on: tell the controller, and do no more for it here."""
         if name not in self.jobs:
             return
-        self.report(control.Removed(name, self.last_figures(name)))
+        self.report(control.Removed(name, self.last_figures(name), self.jobs[name].attempt))
         self.report(control.ActorFailed(name, *cut_failure(error, trace)))
         self.remove(name)
 

@@ -77,7 +77,7 @@ class Fetcher:
         self._beat_s = self._tended_s = 0.0
         self._greeted_s = 0.0
         self._condemned: dict[str, float] = {}  # removed jobs whose code still runs -> until when it may
-        self._removed: deque[str] = deque(maxlen=1000)  # jobs that must not be installed any more
+        self._removed: deque[tuple[str, int]] = deque(maxlen=1000)  # (job, attempt) that must not be installed any more
         self._is_done = False
         self._given_up: str | None = None
 
@@ -252,7 +252,7 @@ class Fetcher:
             case control.DrainJob():
                 self._change(order.job, lambda job: job.end_source(order.source))
             case control.Remove():
-                self._remove(order.job)
+                self._remove(order)
             case control.Release():
                 core.report(control.Released(order.request, self._release(order)))
             case control.Stop():
@@ -282,21 +282,22 @@ class Fetcher:
         try:
             job = InstalledJob(order, core.worker.id, core.post_result, core.schemas, self._folder)
             with core.lock:
-                if order.job in self._removed:
+                if (order.job, order.attempt) in self._removed:
                     job.close()
                     return
                 core.add(job)
         except BaseException as error:  # whatever the user's imports raise
             trace = "".join(traceback.format_exception(error))
             sentence, trace = " ".join(said(error).split()), cut_text(trace, TRACE_CHARACTERS_MOST)
-            core.report(control.Installed(order.job, sentence, trace))
+            core.report(control.Installed(order.job, sentence, trace, attempt=order.attempt))
             return
-        core.report(control.Installed(order.job, pushed=tuple(job.staging)))
+        core.report(control.Installed(order.job, pushed=tuple(job.staging), attempt=order.attempt))
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, order: control.Remove) -> None:
+        name = order.job
         with self._core.lock:
-            self._removed.append(name)
-            self._core.report(control.Removed(name, self._core.last_figures(name)))
+            self._removed.append((name, order.attempt))
+            self._core.report(control.Removed(name, self._core.last_figures(name), order.attempt))
             self._core.remove(name)
         if self._executor.interrupt(name):
             self._condemned[name] = time.monotonic() + STOP_AFTER_S

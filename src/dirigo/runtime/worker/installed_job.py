@@ -51,6 +51,7 @@ class InstalledJob:
 
     def __init__(self, install: Install, worker: WorkerId, post_result: PostResult, schemas: Schemas, folder: Path) -> None:
         self.id = install.job
+        self.attempt = install.attempt
         self.figures = JobFigures()
         self.budget = Budget(install.budget_bytes)
         self.posted_bytes = 0  # handed to the results log; the worker thread counts
@@ -87,7 +88,8 @@ class InstalledJob:
                 self.readers.append(reader)
             else:
                 reader.split.close()
-        self._attach(post_result, folder)
+        # An earlier attempt may still be about to let go of its own.
+        self._attach(post_result, folder / f"{install.job}.{install.attempt}")
         self.active = list(self.readers)
         self.retry_s: dict[Address, float] = {}  # when to ask a source again that had nothing
         self.turn_s: dict[Address, float] = {}  # when to read a source again although messages wait
@@ -105,7 +107,7 @@ class InstalledJob:
             if isinstance(reader.source, PushedSource):
                 assert isinstance(reader.split, PushedSplit)
                 operator_name, split = operator_of(reader.target), partition_of(reader.target)
-                place = folder / self.id / f"{operator_name}-{split}"
+                place = folder / f"{operator_name}-{split}"
                 staging = self.staging[operator_name, split] = Staging(place, reader.source.schema, time=reader.source.time)
                 reader.split.attach(staging)
 
