@@ -144,6 +144,25 @@ def test_a_job_is_cancelled_by_its_id(cluster: RunningService, tmp_path: Path) -
     assert "there is no job 'nobody' in this cluster" in refused("drain", "nobody")
 
 
+def test_who_cancels_a_job_that_does_not_stop_is_told(cluster: RunningService, tmp_path: Path) -> None:
+    text = """
+import time
+import dirigo as dg
+
+flow = dg.Dataflow("blocked")
+flow.source(dg.generator(lambda first, count: time.sleep(1000), {"n": int}, 10, name="reader"), splits=1).sink(dg.discard())
+"""
+    run("submit", written(tmp_path, text))
+    until(lambda: state_of("blocked") == "running", "the job has begun")
+    time.sleep(0.5)
+    out, _ = run("cancel", "blocked")
+    assert re.search(r"worker \d still executes its code; if that does not stop within 5 s, the worker is ended", out)
+    assert cluster.access is not None
+    with Client(cluster.access) as client:
+        until(lambda: any(each.incarnation > 2 for each in client.status().workers), "it is ended and started again")
+        until(lambda: all(each.state == "ready" for each in client.status().workers), "all workers are there")
+
+
 def test_rows_come_to_whoever_waits(cluster: RunningService, tmp_path: Path) -> None:
     out, _ = run("submit", written(tmp_path, SHOWN), "--wait")
     assert out.startswith("a=3\na=4\n")

@@ -222,6 +222,37 @@ def test_code_that_does_not_want_to_stop_costs_the_worker_but_not_the_cluster(st
     assert_works(cluster)
 
 
+def test_jobs_beside_code_that_does_not_stop_are_told_whose_it_was_and_new_ones_wait(start_cluster: Start) -> None:
+    def blocked(first: int, count: int) -> Any:
+        if first:
+            time.sleep(1000)
+        return numbers(first, count)
+
+    cluster = start_cluster(2)
+    beside_flow, beside_out = counting("beside", rows=None)
+    beside = cluster.submit(beside_flow)
+    until(lambda: beside_out.rows, "the first rows")
+    flow = dg.Dataflow("blocked")
+    flow.source(dg.generator(blocked, SCHEMA, 1_000, block=10, name="reader"), splits=1).sink(dg.discard())
+    handle = cluster.submit(flow)
+    until(lambda: handle.metrics().rows_in, "it has read something")
+    time.sleep(0.3)
+    before = {worker.id: worker.incarnation for worker in cluster.workers()}
+    handle.cancel()
+    late = cluster.submit(counting("late")[0])  # at once: the worker that is about to end is not one of its own
+    assert handle.wait(PATIENCE_S).state == "cancelled"
+    (stuck,) = until(lambda: [each for each in cluster.workers() if each.leftover], "the worker says what it waits for")
+    assert stuck.leftover == f"{handle.id}/reader/0"
+    note = f"it waits for worker {stuck.id}, where code of a job that is over has still to stop"
+    until(lambda: late.status().note == note, "the job waits")
+    told = rf"worker {stuck.id} was ended because operator 'reader' of job '{handle.id}', which was cancelled, did not stop "
+    with pytest.raises(JobFailed, match=rf"{told}within 5 s, and with it .* of job 'beside'; submit the job again\.$"):
+        beside.wait(PATIENCE_S)
+    until(lambda: cluster.worker(stuck.id).incarnation > before[stuck.id], "the worker is started again")
+    assert late.wait(PATIENCE_S).state == "finished"
+    assert cluster.worker(1 - stuck.id).incarnation == before[1 - stuck.id]
+
+
 def test_a_function_that_keeps_the_interpreter_is_named(start_cluster: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRIGO_FROZEN_AFTER_S", "1.5")  # workers inherit it
     cluster = start_cluster(2)

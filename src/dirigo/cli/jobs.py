@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,15 @@ from dirigo.cli.ending import INTERRUPTED, may_say_cancelled
 from dirigo.cli.flows import one_flow
 from dirigo.cli.strategies import StrategyOfJob, given
 from dirigo.flow import Dataflow
+from dirigo.kernel import job_of
 from dirigo.runtime.client.client import Client, JobHandle
+from dirigo.runtime.control import STOP_AFTER_S
 from dirigo.runtime.errors import ControlError
 
 _ERRORS_SHOWN = 5
 _NOTES_MOST = 10
+_CANCEL_S = 3.0  # for a job that was cancelled to be over
+_STOPS_SOON_S = 1.0  # its code, usually
 _File = typer.Argument(metavar="FILE.py", help="A Python file that assigns a Dataflow to a name at its top level.")
 _JobName = typer.Argument(metavar="JOB", help="The name of a job (the newest of that name), or its id.")
 _OneJob = typer.Argument(None, metavar="JOB", help="Tell all about this job, by its name or id.", show_default=False)
@@ -156,7 +160,27 @@ def cancel(job: str = _JobName, cluster: str = ClusterName) -> None:
     """
     with connected(cluster) as client:
         status = client.cancel(job)
+        stuck: list[int] = []
+        with suppress(ControlError):  # the job is cancelled all the same
+            stuck = _stuck_in(client, status.id)
     console.print(escape(f"job {status.id} is cancelled"))
+    for worker in stuck:
+        console.print(
+            f"[yellow]worker {worker} still executes its code; if that does not stop within {STOP_AFTER_S:g} s, the worker "
+            "is ended and started again, and other jobs that use it fail[/]",
+            soft_wrap=True,
+        )
+
+
+def _stuck_in(client: Client, job: str) -> list[int]:
+    """The workers where code of a job that was cancelled goes on; most code stops as soon as it is asked to."""
+    client.job_status(job, wait_s=_CANCEL_S)
+    until = time.monotonic() + _STOPS_SOON_S
+    while True:
+        stuck = [each.id for each in client.status().workers if each.leftover and job_of(each.leftover) == job]
+        if not stuck or time.monotonic() >= until:
+            return stuck
+        time.sleep(0.1)
 
 
 def drain(job: str = _JobName, cluster: str = ClusterName) -> None:

@@ -13,6 +13,8 @@ from dirigo.runtime.errors import ControlError
 from dirigo.runtime.transport.keys import Keys
 from dirigo.scheduling.accounting import Account, Satisfaction
 
+STOP_AFTER_S = 5.0  # code of a removed job that does not stop within this time ends its worker
+
 
 class _Record(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Immutable, and tagged with its kind on the wire."""
@@ -114,6 +116,7 @@ class WorkerFigures(msgspec.Struct, array_like=True):
     running: str | None = None  # the actor whose message is being executed
     running_s: float = 0.0
     refused: dict[str, int] = {}
+    leftover: str | None = None  # what runs although its job is over: the actor, or the job
 
 
 class Hello(_Record, frozen=True):
@@ -172,6 +175,12 @@ class PeerLost(_Record, frozen=True):
     jobs: tuple[str, ...] = ()  # those that have sent something there
 
 
+class Stuck(_Record, frozen=True):
+    """This worker ends, because code of a job that is over does not stop."""
+
+    leftover: str  # the actor, or the job
+
+
 class Released(_Record, frozen=True):
     """What a Spark query had staged is in the source now; or it was before; or there is no room yet."""
 
@@ -187,7 +196,7 @@ class Removed(_Record, frozen=True):
     attempt: int = 0  # the one of the order
 
 
-FromWorker = Hello | Beat | Installed | ActorEnded | ActorFailed | PeerLost | Released | Removed
+FromWorker = Hello | Beat | Installed | ActorEnded | ActorFailed | PeerLost | Stuck | Released | Removed
 
 
 class Welcome(_Record, frozen=True):
@@ -326,6 +335,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     running: str | None = None
     running_s: float = 0.0
     problem: str | None = None
+    leftover: str | None = None  # what runs although its job is over: the actor, or the job
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

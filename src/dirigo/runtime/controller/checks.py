@@ -184,6 +184,11 @@ def check_report(report: control.FromWorker) -> None:
                 raise ControlError(f"{_shown(report.address)} is no actor of job {_shown(report.job)}.")
         case control.Removed():
             _check_job_figures(report.figures)
+        case control.Stuck():
+            if actor_of(report.leftover) is None and (
+                "/" in report.leftover or len(report.leftover) > _ADDRESS_LETTERS_MOST
+            ):
+                raise ControlError(f"{_shown(report.leftover)} is no actor, and no job.")
 
 
 def actor_of(address: str | None) -> str | None:
@@ -207,7 +212,10 @@ def _check_worker_figures(figures: control.WorkerFigures) -> None:
         raise ControlError("a time is no number.")
     if figures.messages < 0 or figures.rss_bytes < 0:
         raise ControlError("a count is negative.")
-    if len(figures.refused) > _REASONS_MOST or len(figures.running or "") > _ADDRESS_LETTERS_MOST:
+    if (
+        len(figures.refused) > _REASONS_MOST
+        or max(len(figures.running or ""), len(figures.leftover or "")) > _ADDRESS_LETTERS_MOST
+    ):
         raise ControlError("the figures of a worker are too large.")
 
 

@@ -18,10 +18,11 @@ from typing import Any
 import msgspec
 import zmq
 
+from dirigo.kernel import job_of
 from dirigo.runtime import control
 from dirigo.runtime.client.shipment import named_shipment
 from dirigo.runtime.controller.checks import actor_of, check_hello, check_report
-from dirigo.runtime.controller.job_record import JobRecord
+from dirigo.runtime.controller.job_record import JobRecord, described
 from dirigo.runtime.controller.membership import Slot
 from dirigo.runtime.controller.placement import Placement
 from dirigo.runtime.controller.pool import Pool
@@ -311,6 +312,9 @@ class Controller:
                 self._requests.released(slot.worker, record)
             case control.PeerLost():
                 self._note_unreachable(slot, record)
+            case control.Stuck():
+                what = described(record.leftover, self.jobs.get(job_of(record.leftover)), goes_on=True)
+                self._lose(slot, f"was ended because {what} did not stop within {control.STOP_AFTER_S:g} s")
 
     def _greet(self, identity: bytes, hello: control.Hello) -> None:
         slot = self.slots.get(hello.worker)
@@ -352,15 +356,16 @@ class Controller:
         self._lines.close(slot.identity)
         slot.identity = b""
         self._tell_members()
+        owner = None if culprit is None else self.jobs.get(job_of(culprit))
         for job in list(self.jobs.values()):
             job.forget_worker(slot.worker)
             if not job.is_live or job.outcome is not None:
                 continue
-            is_culprit = culprit is not None and culprit.split("/")[0] == job.id
+            is_culprit = owner is job
             if job.state == "starting":
                 self._placement.note_lost(job, slot.worker, how)
             elif is_culprit or job.was_served_by(slot.worker):
-                self.fail(job.id, job.loss_by(slot.worker, how, culprit, is_frozen), None)
+                self.fail(job.id, job.loss_by(slot.worker, how, culprit, owner, is_frozen), None)
             elif job.state != "waiting":
                 self._placement.tell_helpers(job)
 

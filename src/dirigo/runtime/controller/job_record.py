@@ -7,10 +7,12 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from dirigo.kernel import operator_of
 from dirigo.runtime.control import AttemptRef, Install, JobFigures, JobMetrics, JobStatus, Manifest
 from dirigo.scheduling.accounting import percentiles, summed
 
 _log = logging.getLogger(__name__)
+_OVER = {"cancelled": "was cancelled", "failed": "had failed", "finished": "had finished"}
 LIVE = ("waiting", "starting", "running", "draining")
 
 
@@ -102,13 +104,12 @@ class JobRecord:
         figures = self.figures.get(worker)
         return worker in self.workers or (figures is not None and figures.messages > 0)
 
-    def loss_by(self, worker: int, how: str, culprit: str | None, is_frozen: bool) -> str:
-        """Why the job fails when a worker is lost; ``culprit``: the actor that was executing there."""
+    def loss_by(self, worker: int, how: str, culprit: str | None, owner: JobRecord | None, is_frozen: bool) -> str:
+        """Why the job fails when a worker is lost; ``culprit``: the actor that was executing there, of the job ``owner``."""
         sentence = f"worker {worker} {how}, and with it went a part of the states of job '{self.name}'"
         if culprit is not None:
-            owner, operator = culprit.split("/")[:2]
-            whose = "this job" if owner == self.id else f"job '{owner}'"
-            sentence += f"; it was executing operator '{operator}' of {whose}"
+            whose = f"operator '{operator_of(culprit)}' of this job" if owner is self else described(culprit, owner)
+            sentence += f"; it was executing {whose}"
         if is_frozen:
             sentence += ", and its other threads could not run, as when code never gives up the interpreter lock"
         return f"{sentence}; submit the job again."
@@ -164,3 +165,12 @@ class JobRecord:
             self.note if self.is_live else None,
             tuple(told for figures in self.figures.values() for told in figures.waiting) if self.is_live else (),
         )
+
+
+def described(leftover: str, owner: JobRecord | None, *, goes_on: bool = False) -> str:
+    """An actor, or a job of which nothing else is known, as a part of a sentence; ``owner`` is its job, if it is known."""
+    name = leftover.split("/")[0]
+    what = f"operator '{operator_of(leftover)}' of job '{name}'" if "/" in leftover else f"code of job '{name}'"
+    if owner is None or owner.outcome is None:
+        return what
+    return f"{what}, which {_OVER[owner.outcome]}{',' if goes_on else ''}"

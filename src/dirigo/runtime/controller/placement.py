@@ -26,6 +26,7 @@ NO_WORKER_S = 120.0  # a job that no worker at all was ready for in this time fa
 # A job fails when the same worker is lost so often before it has begun: it may be its own imports that end the process. Per
 # worker, because all workers of a large pool may be lost at once, and are then heard of one after the other.
 LOSSES_MOST = 3
+_STOPPED = ("cancelled", "failed")  # jobs whose code may have been running when they ended
 
 
 class Placement:
@@ -43,16 +44,26 @@ class Placement:
         if self._has_ready != bool(ready):
             self._has_ready, self._has_ready_since_s = bool(ready), now
         missing = self._missing()
+        engaged = self._engaged()
+        free = [worker for worker in ready if worker not in engaged]
         for job in list(controller.jobs.values()):
             if job.state == "waiting" and job.outcome is None:
                 waited_s = now - max(job.waits_since_s, self._has_ready_since_s)
-                if ready and (len(ready) >= controller.wanted or waited_s >= PLACE_AFTER_S):
-                    first = controller.submissions % len(ready)  # not all jobs begin at the same worker
-                    job.place((*ready[first:], *ready[:first]))
-                    controller.order_all(ready, job.install())
+                if free and (len(free) >= controller.wanted or waited_s >= PLACE_AFTER_S):
+                    first = controller.submissions % len(free)  # not all jobs begin at the same worker
+                    job.place((*free[first:], *free[:first]))
+                    controller.order_all(free, job.install())
                 elif not ready and waited_s >= NO_WORKER_S:
                     controller.fail(job.id, f"no worker was ready for {NO_WORKER_S:g} s: {self._why_missing()}", None)
             job.note = missing and f"it {'waits for' if job.state == 'waiting' else 'runs without'} {missing}"
+            if job.state == "waiting" and engaged and not missing:
+                job.note = f"it waits for worker {min(engaged)}, where code of a job that is over has still to stop"
+
+    def _engaged(self) -> set[int]:
+        """Workers that have code of a job to stop, or may have: they may be about to end for it."""
+        controller = self._controller
+        asked = {worker for job in controller.jobs.values() if job.outcome in _STOPPED for worker in job.removing}
+        return asked | {slot.worker for slot in controller.slots.values() if slot.is_there and slot.figures.leftover}
 
     def _missing(self) -> str | None:
         """The workers that are wanted and not there, as a part of a sentence."""

@@ -234,6 +234,11 @@ class Executor:
         """The job whose code has been running since it was interrupted."""
         return self._interrupted
 
+    def leftover(self) -> str | None:
+        """What has been running since it was interrupted: the actor if that is known, or the job."""
+        job, doing = self._interrupted, self._last_words.doing
+        return doing if job is not None and job_of(doing) == job else job
+
     def _raise_in_worker(self, kind: type[BaseException] | None) -> None:
         """Have an exception raised in the worker thread, or none that was to be raised."""
         exception = None if kind is None else ctypes.py_object(kind)

@@ -40,10 +40,13 @@ from dirigo.runtime.worker.last_words import LastWords
 BEAT_S = 0.25
 TEND_S = TELL_EVERY_S
 FROZEN_AFTER_S = float(os.environ.get("DIRIGO_FROZEN_AFTER_S", "8"))  # without the interpreter
-STOP_AFTER_S = 5.0  # user code of a removed job that does not stop
 _STATES_AT_ONCE = 256  # whose size is looked at per beat
 
 _log = logging.getLogger(__name__)
+
+
+class StuckError(RuntimeError):
+    """Code of a removed job does not stop, so the worker ends."""
 
 
 class Fetcher:
@@ -157,7 +160,10 @@ class Fetcher:
             core.report(each)
         for job, until in list(self._condemned.items()):
             if now >= until and self._executor.busy_with() == job:
-                raise RuntimeError(f"the code of the removed job {job} does not stop")
+                leftover = self._executor.leftover() or job
+                core.report(control.Stuck(leftover))
+                self._line.report(core.reports)
+                raise StuckError(f"{leftover} does not stop, although its job is over")
             if now >= until:
                 del self._condemned[job]
 
@@ -210,6 +216,7 @@ class Fetcher:
                 running=core.handling if running is None else running.to,
                 running_s=running_s,
                 refused=dict(core.refusals.counts),
+                leftover=self._executor.leftover(),
             )
             return control.Beat(core.peers.incarnation, figures, {job.id: job.figures for job in core.jobs.values()})
 
@@ -297,10 +304,12 @@ class Fetcher:
         name = order.job
         with self._core.lock:
             self._removed.append((name, order.attempt))
-            self._core.report(control.Removed(name, self._core.last_figures(name), order.attempt))
+            figures = self._core.last_figures(name)
             self._core.remove(name)
         if self._executor.interrupt(name):
-            self._condemned[name] = time.monotonic() + STOP_AFTER_S
+            self._condemned[name] = time.monotonic() + control.STOP_AFTER_S
+            self._beat_s = 0.0  # the controller hears of it first, and places no job here meanwhile
+        self._core.report(control.Removed(name, figures, order.attempt))
 
     def _release(self, order: control.Release) -> str:
         with self._core.lock:

@@ -22,6 +22,7 @@ class LastWords:
     def __init__(self, folder: Path) -> None:
         self._path = folder / _DOING
         self._frozen = folder / _FROZEN
+        self.doing = ""
         self.before: str | None = None  # what the process in the same slot did that ended before this one
         self.before_frozen = False
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -34,6 +35,7 @@ class LastWords:
 
     def note(self, address: str) -> None:
         """The actor that is about to run; empty when nothing runs."""
+        self.doing = address
         text = address.encode()[: _BYTES - 1] + b"\0"
         self._memory[: len(text)] = text
 

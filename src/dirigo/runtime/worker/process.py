@@ -29,7 +29,7 @@ from dirigo.runtime.worker.clock import WorkerClock
 from dirigo.runtime.worker.controller_line import Line
 from dirigo.runtime.worker.core import WorkerCore
 from dirigo.runtime.worker.executor import Executor
-from dirigo.runtime.worker.fetcher import Fetcher
+from dirigo.runtime.worker.fetcher import Fetcher, StuckError
 from dirigo.runtime.worker.last_words import LastWords
 from dirigo.runtime.worker.streams import shared_streams
 
@@ -37,6 +37,7 @@ from dirigo.runtime.worker.streams import shared_streams
 # busy function, so it is shorter than usual; each switch costs some microseconds.
 SWITCH_S = 0.0005
 _LEAVE_AFTER_S = 5.0  # user code that does not return when the worker has to go
+_STUCK_LEAVES_AFTER_S = 0.5  # if it has been asked to before: for the last words to the controller
 _PACKETS_MOST = 1000
 _INBOUND, _INGEST = "inbound", "ingest"  # the doors of a worker
 
@@ -149,11 +150,12 @@ class _Worker:
         with self.core.lock:
             self.core.is_stopping = True
             self.core.wake_worker()
-        threading.Thread(target=self._leave, name="leave", daemon=True).start()
+        patience_s = _STUCK_LEAVES_AFTER_S if isinstance(failure, StuckError) else _LEAVE_AFTER_S
+        threading.Thread(target=self._leave, args=(patience_s,), name="leave", daemon=True).start()
 
-    def _leave(self) -> None:
+    def _leave(self, patience_s: float) -> None:
         """User code that keeps the worker thread must not keep the process."""
-        if not self._has_left.wait(_LEAVE_AFTER_S):
+        if not self._has_left.wait(patience_s):
             os._exit(1)
 
 
