@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -251,6 +252,29 @@ def test_jobs_beside_code_that_does_not_stop_are_told_whose_it_was_and_new_ones_
     until(lambda: cluster.worker(stuck.id).incarnation > before[stuck.id], "the worker is started again")
     assert late.wait(PATIENCE_S).state == "finished"
     assert cluster.worker(1 - stuck.id).incarnation == before[1 - stuck.id]
+
+
+def test_a_worker_that_is_suspended_goes_on_or_says_so(start_cluster: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIRIGO_FROZEN_AFTER_S", "4")
+    cluster = start_cluster(2)
+    flow, out = counting("paused", rows=None)
+    handle = cluster.submit(flow)
+    until(lambda: out.rows, "the first rows")
+    paused = cluster.worker(1)
+    for pause_s in (1.0, 5.0):
+        os.kill(paused.pid, signal.SIGSTOP)
+        time.sleep(pause_s)
+        assert handle.status().state == "running"
+        os.kill(paused.pid, signal.SIGCONT)
+        if pause_s == 1.0:
+            rows = len(out.rows)
+            until(lambda rows=rows: len(out.rows) > rows, "it goes on")  # type: ignore[misc]
+            assert cluster.worker(1).incarnation == paused.incarnation
+    told = "worker 1 could not run its threads for more than 4 s, because code kept the interpreter lock or the process was "
+    with pytest.raises(JobFailed, match=rf"{told}suspended, and was started again, and with it .*; submit the job again\.$"):
+        handle.wait(PATIENCE_S)
+    cluster.until_ready()
+    assert_works(cluster)
 
 
 def test_a_function_that_keeps_the_interpreter_is_named(start_cluster: Start, monkeypatch: pytest.MonkeyPatch) -> None:

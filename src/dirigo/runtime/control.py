@@ -131,7 +131,7 @@ class Hello(_Record, frozen=True):
     ingest: str
     key: str  # the public key of these three; only this process has the secret one
     was_doing: str | None = None  # the actor that was executing when the process before this one ended
-    was_frozen: bool = False  # that process ended because its interpreter was kept from other threads
+    frozen_s: float = 0.0  # that process ended because its threads could not run for so long; 0 if it was not so
 
 
 class Beat(_Record, frozen=True):

@@ -331,8 +331,13 @@ class Controller:
             self._lines.turn_away(identity, _encoder.encode(control.Stop()))
             return
         if slot.is_there:  # the process that had this place is gone: its host started another one
-            how = "stopped answering, was ended" if hello.was_frozen else "ended unexpectedly"
-            self._lose(slot, f"{how} and was started again", actor_of(hello.was_doing), hello.was_frozen)
+            how = "ended unexpectedly and was started again"
+            if hello.frozen_s:
+                how = (
+                    f"could not run its threads for more than {hello.frozen_s:g} s, because code kept the interpreter lock "
+                    "or the process was suspended, and was started again"
+                )
+            self._lose(slot, how, actor_of(hello.was_doing))
         self._incarnations += 1
         slot.join(hello, identity, self._incarnations, time.monotonic())
         self._lines.open(identity, slot.incarnation)
@@ -343,7 +348,7 @@ class Controller:
             if job.state in ("starting", "running", "draining") and job.outcome is None:
                 self._order(slot, job.install())
 
-    def _lose(self, slot: Slot, how: str, culprit: str | None = None, is_frozen: bool = False) -> None:
+    def _lose(self, slot: Slot, how: str, culprit: str | None = None) -> None:
         """A worker is gone: so is all that it held, and the jobs that it served cannot go on. Those that have not begun can.
 
         Which jobs have sent something there is known by the workers that have sent it: they fail those jobs when they hear
@@ -365,7 +370,7 @@ class Controller:
             if job.state == "starting":
                 self._placement.note_lost(job, slot.worker, how)
             elif is_culprit or job.was_served_by(slot.worker):
-                self.fail(job.id, job.loss_by(slot.worker, how, culprit, owner, is_frozen), None)
+                self.fail(job.id, job.loss_by(slot.worker, how, culprit, owner), None)
             elif job.state != "waiting":
                 self._placement.tell_helpers(job)
 

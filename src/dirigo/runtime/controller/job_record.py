@@ -104,14 +104,12 @@ class JobRecord:
         figures = self.figures.get(worker)
         return worker in self.workers or (figures is not None and figures.messages > 0)
 
-    def loss_by(self, worker: int, how: str, culprit: str | None, owner: JobRecord | None, is_frozen: bool) -> str:
+    def loss_by(self, worker: int, how: str, culprit: str | None, owner: JobRecord | None) -> str:
         """Why the job fails when a worker is lost; ``culprit``: the actor that was executing there, of the job ``owner``."""
         sentence = f"worker {worker} {how}, and with it went a part of the states of job '{self.name}'"
         if culprit is not None:
             whose = f"operator '{operator_of(culprit)}' of this job" if owner is self else described(culprit, owner)
             sentence += f"; it was executing {whose}"
-        if is_frozen:
-            sentence += ", and its other threads could not run, as when code never gives up the interpreter lock"
         return f"{sentence}; submit the job again."
 
     def needs(self, worker: int) -> bool:

@@ -39,7 +39,9 @@ from dirigo.runtime.worker.last_words import LastWords
 
 BEAT_S = 0.25
 TEND_S = TELL_EVERY_S
-FROZEN_AFTER_S = float(os.environ.get("DIRIGO_FROZEN_AFTER_S", "8"))  # without the interpreter
+# Without the interpreter. By the wall clock, so a process that was suspended for as long ends too when it goes on: a timer
+# by the time that the process has used would not see code that keeps the interpreter lock while it waits.
+FROZEN_AFTER_S = float(os.environ.get("DIRIGO_FROZEN_AFTER_S", "8"))
 _STATES_AT_ONCE = 256  # whose size is looked at per beat
 
 _log = logging.getLogger(__name__)

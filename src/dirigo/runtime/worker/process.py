@@ -29,7 +29,7 @@ from dirigo.runtime.worker.clock import WorkerClock
 from dirigo.runtime.worker.controller_line import Line
 from dirigo.runtime.worker.core import WorkerCore
 from dirigo.runtime.worker.executor import Executor
-from dirigo.runtime.worker.fetcher import Fetcher, StuckError
+from dirigo.runtime.worker.fetcher import FROZEN_AFTER_S, Fetcher, StuckError
 from dirigo.runtime.worker.last_words import LastWords
 from dirigo.runtime.worker.streams import shared_streams
 
@@ -103,7 +103,7 @@ class _Worker:
             pushed,
             own.public,
             self._last_words.before,
-            self._last_words.before_frozen,
+            FROZEN_AFTER_S if self._last_words.before_frozen else 0.0,
         )
         self._fetcher = Fetcher(
             self.core,
