@@ -11,7 +11,8 @@ import pytest
 import dirigo as dg
 from dirigo.flow.errors import SAID_CHARACTERS_MOST, failure_of
 from dirigo.runtime import control
-from dirigo.runtime.errors import ERROR_CHARACTERS_MOST, TRACE_CHARACTERS_MOST, JobFailed
+from dirigo.runtime.errors import JobFailed
+from dirigo.runtime.failures import ERROR_CHARACTERS_MOST, TRACE_CHARACTERS_MOST
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, counting, numbers
 from runtime.one_worker import OneWorker
 

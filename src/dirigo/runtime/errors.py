@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from dirigo.flow.errors import cut_text
 from dirigo.kernel import DirigoError
-
-ERROR_CHARACTERS_MOST: Final = 10_000  # of why a job failed
-TRACE_CHARACTERS_MOST: Final = 100_000  # of where
 
 
 class ControlError(DirigoError):
@@ -25,8 +19,3 @@ class JobFailed(DirigoError):  # noqa: N818  # what happened to the job
     def __str__(self) -> str:
         message = super().__str__()
         return f"{message}\n\n{self.remote_traceback}" if self.remote_traceback else message
-
-
-def cut_failure(error: str, trace: str | None) -> tuple[str, str | None]:
-    """Why a job failed, and where, cut to what everybody keeps of it."""
-    return cut_text(error, ERROR_CHARACTERS_MOST), None if trace is None else cut_text(trace, TRACE_CHARACTERS_MOST)

@@ -28,7 +28,8 @@ from dirigo.runtime.controller.placement import Placement
 from dirigo.runtime.controller.pool import Pool
 from dirigo.runtime.controller.requests import Requests
 from dirigo.runtime.controller.worker_lines import Lines
-from dirigo.runtime.errors import ControlError, cut_failure
+from dirigo.runtime.errors import ControlError
+from dirigo.runtime.failures import cut_failure
 from dirigo.runtime.results.log.errors import LogError
 from dirigo.runtime.results.server import RETAIN_BYTES, RETAIN_S, LogServer
 from dirigo.runtime.threads import ServiceThread

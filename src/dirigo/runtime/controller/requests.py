@@ -14,7 +14,8 @@ from dirigo.flow.errors import cut_text
 from dirigo.runtime import control
 from dirigo.runtime.controller.checks import WAIT_S_MOST, check_request, check_role
 from dirigo.runtime.controller.job_record import Commit, JobRecord
-from dirigo.runtime.errors import ERROR_CHARACTERS_MOST, ControlError
+from dirigo.runtime.errors import ControlError
+from dirigo.runtime.failures import ERROR_CHARACTERS_MOST
 
 if TYPE_CHECKING:
     from dirigo.runtime.controller.controller import Controller

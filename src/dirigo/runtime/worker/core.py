@@ -23,7 +23,7 @@ from dirigo.flow.exchange.payloads import rows_of as rows_of_payload
 from dirigo.kernel import Address, Data, Directory, DirigoError, Errand, ErrandKind, Message, Worker, WorkerId, job_of
 from dirigo.kernel.interface.message import Lane
 from dirigo.runtime import control
-from dirigo.runtime.errors import cut_failure
+from dirigo.runtime.failures import cut_failure
 from dirigo.runtime.transport.authenticator import Refusals
 from dirigo.runtime.transport.payload import PackedPayload, Schemas
 from dirigo.runtime.transport.peers import Peers

@@ -23,7 +23,7 @@ import zmq
 from dirigo.flow.errors import cut_text, said
 from dirigo.kernel.worker_loads import TELL_EVERY_S
 from dirigo.runtime import control
-from dirigo.runtime.errors import TRACE_CHARACTERS_MOST
+from dirigo.runtime.failures import TRACE_CHARACTERS_MOST
 from dirigo.runtime.folders import show_life
 from dirigo.runtime.ingest.staging import StagingError
 from dirigo.runtime.results.poster import LogPosting
