@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dirigo.scheduling import RejectSend as RejectSend
     from dirigo.scheduling import RejectSendRandom as RejectSendRandom
     from dirigo.scheduling import Strategy as Strategy
+    from dirigo.scheduling import StrategyExtras as StrategyExtras
     from dirigo.scheduling import Tokens as Tokens
     from dirigo.spark.cluster import Cluster as Cluster
     from dirigo.spark.input.source import from_spark as from_spark
@@ -50,6 +51,7 @@ _HOMES = {
     "ListState": "dirigo.state",
     "MapState": "dirigo.state",
     "Strategy": "dirigo.scheduling",
+    "StrategyExtras": "dirigo.scheduling",
     "ValueState": "dirigo.state",
     "from_spark": "dirigo.spark.input.source",
 }

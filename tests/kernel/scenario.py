@@ -58,7 +58,7 @@ from dirigo.kernel.interface.message import (
     Unsync,
     View,
 )
-from dirigo.scheduling import Strategy
+from dirigo.scheduling import Strategy, StrategyExtras
 from dirigo.state import ListState, Partial, StateSet, bind, declared_states
 from dirigo.state import StateView as StateView
 
@@ -114,7 +114,7 @@ class Sharing(Recorder):
     seen = ListState(str, replicated=True)
 
 
-class Steered(Strategy):
+class Steered(Strategy, StrategyExtras):
     """First in, first out; what is to go elsewhere is set by the test, word by word."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ import dirigo as dg
 from dirigo.runtime.client.client import JobHandle
 from dirigo.runtime.control import JobMetrics
 from dirigo.runtime.errors import JobFailed
-from dirigo.scheduling import STRATEGIES
+from dirigo.scheduling import STRATEGIES, StrategyExtras
 from dirigo.scheduling.accounting import CAUSES, Satisfaction
 from dirigo.scheduling.names import StrategyError
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, counting, numbers, sorted_rows
@@ -37,7 +37,7 @@ class LastInFirstOut(dg.Strategy):
         return self.kept.pop() if self.kept else None
 
 
-class Wrong(LastInFirstOut):
+class Wrong(LastInFirstOut, StrategyExtras):
     """Fails in one of its hooks, or answers with nonsense."""
 
     def __init__(self, hook: str, answer: Any) -> None:

@@ -36,7 +36,7 @@ from dirigo.kernel import (
     actor_address,
 )
 from dirigo.kernel.interface.message import Note
-from dirigo.scheduling import Strategy
+from dirigo.scheduling import Strategy, StrategyExtras
 from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.feed import Feed
 from dirigo.sim.network import Network
@@ -248,6 +248,9 @@ class Pool:
 
     def strategy(self, worker: WorkerId) -> Strategy:
         return cast(Strategy, self.worker(worker).strategy)
+
+    def extras(self, worker: WorkerId) -> StrategyExtras:
+        return self.worker(worker).extras
 
     def home(self, actor: Address) -> Worker:
         return self.worker(self.directory[actor].home)

@@ -25,7 +25,7 @@ from dirigo.kernel import (
     actor_address,
     job_of,
 )
-from dirigo.scheduling import Arbiter, Edf, Fifo, Strategy, StrategyFailure
+from dirigo.scheduling import Arbiter, Edf, Fifo, Strategy, StrategyExtras, StrategyFailure
 from dirigo.state import StateSet
 
 SERVICE_S = 0.01
@@ -75,7 +75,7 @@ class Site:
         return ran
 
 
-class Noisy(Strategy):
+class Noisy(Strategy, StrategyExtras):
     """Fails where it is told to."""
 
     def __init__(self, fails_in: str) -> None:

@@ -96,7 +96,7 @@ def test_all_that_waits_is_told() -> None:
     job.burst(WARM_S, 50)
     told: list[tuple[float, float]] = []
     for at in (0.055, 0.255, 1.0):
-        pool.cluster.at(WARM_S + at, lambda: told.append(pool.strategy(1).backlog_s(pool.worker(1))))
+        pool.cluster.at(WARM_S + at, lambda: told.append(pool.extras(1).backlog_s(pool.worker(1))))
     pool.run()
     assert [all_s for _, all_s in told] == [pytest.approx(left_s, abs=0.02) for left_s in (0.45, 0.25, 0.0)]
     assert all(0.0 <= urgent_s <= all_s + 1e-9 for urgent_s, all_s in told)

@@ -58,7 +58,7 @@ def test_an_ordered_function_gets_its_messages_at_home() -> None:
 def test_messages_run_by_deadline() -> None:
     stage = Stage(strategy=DirectSend())
     stage.receives(row("a", 1))
-    assert stage.worker.strategy.backlog_s(stage.worker) == (0.0, 0.0)  # nothing is known of its cost
+    assert stage.worker.extras.backlog_s(stage.worker) == (0.0, 0.0)  # nothing is known of its cost
     stage.runs("a").is_idle()
 
 
@@ -129,7 +129,7 @@ def test_one_target_that_was_late_says_nothing_of_another() -> None:
     stage = Stage(AT[S], strategy=DirectSend(lessees_max=1))
     worker = stage.worker
     worker.workers, worker.rng = (1, 2, 7, 8), Random(0)
-    worker.strategy.note_received(worker, A, 2, "late")
+    worker.extras.note_received(worker, A, 2, "late")
     assert {worker.strategy.prepare_send(worker, S, out(A, "x")) for _ in range(20)} == {1}
     assert {worker.strategy.prepare_send(worker, S, out(B, "x")) for _ in range(20)} == {7, 8}
 
@@ -138,7 +138,7 @@ def test_one_target_that_was_late_says_nothing_of_another() -> None:
 def test_notes_of_others_are_none_of_its_business(note: object) -> None:
     stage = Stage(AT[S], strategy=DirectSend(lessees_max=1))
     stage.worker.workers = (1, 2)
-    stage.worker.strategy.note_received(stage.worker, A, 1, note)
+    stage.worker.extras.note_received(stage.worker, A, 1, note)
     assert stage.worker.strategy.prepare_send(stage.worker, T, out(A, "x")) == 1
 
 
@@ -146,7 +146,7 @@ def test_a_job_that_is_gone_is_forgotten() -> None:
     stage = Stage(AT[S], strategy=DirectSend(lessees_max=1, pause_s=100.0))
     stage.worker.workers = (1, 2)
     strategy = stage.worker.strategy
-    strategy.note_received(stage.worker, A, 1, "late")
+    stage.worker.extras.note_received(stage.worker, A, 1, "late")
     assert strategy.prepare_send(stage.worker, S, out(A, "x")) == 2
-    strategy.forget_job("job")
+    stage.worker.extras.forget_job("job")
     assert strategy.prepare_send(stage.worker, S, out(A, "x")) == 1

@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from dirigo.kernel import Lane, RunnableMessage
-from dirigo.scheduling import DirectSend, DirectSendP2C, DirectSendRandom, Strategy
+from dirigo.scheduling import DirectSend, DirectSendP2C, DirectSendRandom, Strategy, StrategyExtras
 from dirigo.scheduling.strategies.returned_messages import ReturnedMessages
 from kernel.scenario import Stage, row
 from scheduling.pool import Load, Pool
@@ -43,7 +43,7 @@ def test_an_actor_that_has_fallen_behind_recovers(name: str) -> None:
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_without_that_it_would_stay_behind(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (DirectSend, DirectSendP2C, DirectSendRandom):
-        monkeypatch.setattr(kind, "give_back", Strategy.give_back)
+        monkeypatch.setattr(kind, "give_back", StrategyExtras.give_back)
     job = hot(STRATEGIES[name])
     assert median(each.latency_s for each in job.ran if each.message.created > END_S - 1.0) > 1.0
 

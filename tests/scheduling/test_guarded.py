@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from dirigo.kernel import Address, CriticalOutput, Output, PolicyError, RunnableMessage, SchedulingContext, WorkerId
-from dirigo.scheduling import Fifo, Strategy
+from dirigo.scheduling import Fifo, Strategy, StrategyExtras
 from dirigo.scheduling.guarded import Guarded
 from kernel.scenario import AT, A, S, Stage, T, forwarded, out, program, row, sync_request, unsync
 
 POOL = (1, 2, 3)
 
 
-class Mine(Fifo):
+class Mine(Fifo, StrategyExtras):
     """Answers what it is told to, and otherwise behaves."""
 
     def __init__(self, **answers: object) -> None:
@@ -58,8 +58,8 @@ def test_a_strategy_that_behaves_is_not_disturbed() -> None:
     stage(enqueue=2).receives(row("a", 1)).sends(forwarded("a", 1, 2)).is_idle()
     quiet = stage(wake_at=7.5)
     assert quiet.worker.next_timer() == 7.5
-    assert quiet.worker.strategy.backlog_s(quiet.worker) == (0.25, 0.5)
-    assert stage(backlog_s=[1, 2]).worker.strategy.backlog_s(quiet.worker) == (1.0, 2.0)
+    assert quiet.worker.extras.backlog_s(quiet.worker) == (0.25, 0.5)
+    assert stage(backlog_s=[1, 2]).worker.extras.backlog_s(quiet.worker) == (1.0, 2.0)
 
 
 def test_a_message_that_the_protocol_blocked_is_offered_and_returned_again() -> None:
@@ -144,7 +144,7 @@ def test_a_backlog_is_two_figures(backlog: object) -> None:
     with pytest.raises(
         PolicyError, match=r"^Mine.backlog_s returned .*; return seconds of work, \(due within a second, in all\)$"
     ):
-        strategy.strategy.backlog_s(strategy)
+        strategy.extras.backlog_s(strategy)
 
 
 def test_an_answer_that_is_long_is_not_shown_in_full() -> None:
@@ -165,7 +165,7 @@ def test_messages_of_a_job_that_is_gone_may_be_returned_and_are_skipped() -> Non
     stage().receives(row("a", 1), row("b", 2)).asks(lambda worker: worker.remove_job("job")).is_idle()
 
 
-class Tidy(Fifo):
+class Tidy(Fifo, StrategyExtras):
     """Drops the messages of a job that is gone."""
 
     def forget_job(self, job: str) -> None:

@@ -262,7 +262,7 @@ def test_a_job_that_is_gone_is_not_woken_for() -> None:
     job.burst(WARM_S, 60)
     pool.cluster.at(WARM_S + 1.0, lambda: pool.remove("job"))
     pool.run(until=WARM_S + 10.0)
-    assert pool.strategy(1).wake_at() is None
+    assert pool.extras(1).wake_at() is None
 
 
 # --- lessees -----------------------------------------------------------------------------------------------------------
@@ -320,9 +320,9 @@ def test_others_are_told_what_is_urgent_and_what_there_is_in_all() -> None:
     job.burst(WARM_S, 10)
     patient.burst(WARM_S, 30)
     told: list[tuple[float, float]] = []
-    pool.cluster.at(WARM_S + 0.005, lambda: told.append(pool.strategy(1).backlog_s(pool.worker(1))))
+    pool.cluster.at(WARM_S + 0.005, lambda: told.append(pool.extras(1).backlog_s(pool.worker(1))))
     pool.run()
     ((urgent_s, all_s),) = told
     assert urgent_s == pytest.approx(0.1, abs=0.015)
     assert all_s == pytest.approx(0.4, abs=0.015)
-    assert pool.strategy(1).backlog_s(pool.worker(1)) == (0.0, 0.0)
+    assert pool.extras(1).backlog_s(pool.worker(1)) == (0.0, 0.0)

@@ -48,3 +48,13 @@ def test_two_hooks_are_enough_and_the_others_do_nothing() -> None:
 def test_by_default_an_output_goes_home() -> None:
     stage = Stage()
     assert Strategy().prepare_send(stage.worker, A, out(D, "x")) is None
+
+
+def test_what_is_none_of_the_five_hooks_has_to_be_asked_for() -> None:
+    with pytest.raises(
+        TypeError, match=r"^Awake.wake_at is none of the five hooks, .*; derive Awake from dg.StrategyExtras too$"
+    ):
+
+        class Awake(Strategy):
+            def wake_at(self) -> float | None:
+                return 1.0

@@ -5,14 +5,14 @@ from random import Random
 import pytest
 
 from dirigo.kernel import Output, RunnableMessage, SchedulingContext, Worker, WorkerId
-from dirigo.scheduling import Fifo, Strategy
+from dirigo.scheduling import Fifo, Strategy, StrategyExtras
 from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.network import Network
 from dirigo.sim.service import ServiceTimes
 from sim.cluster_jobs import HOMES, RELAY, WORKERS, A, directory
 
 
-class Telling(Fifo):
+class Telling(Fifo, StrategyExtras):
     """Says that as many seconds of work wait as it has been asked, and half of that is urgent."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Telling(Fifo):
         return (self.asked / 2, float(self.asked))
 
 
-class Waking(Fifo):
+class Waking(Fifo, StrategyExtras):
     """Wants to be woken at some times."""
 
     def __init__(self, *times: float) -> None:
@@ -132,7 +132,7 @@ def test_strategies_that_know_nothing_of_it_tell_nothing() -> None:
     assert made.workers[1].load(0) == (0.0, 0.0)
 
 
-class Busy(Fifo):
+class Busy(Fifo, StrategyExtras):
     """Says that a second of work waits while it runs something, and none otherwise."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from dirigo.kernel.interface.address import Address, WorkerId, actor_address, in
 from dirigo.kernel.interface.errand import Errand, ErrandKind
 from dirigo.kernel.interface.errors import DirigoError, GraphError, PolicyError, ProtocolError
 from dirigo.kernel.interface.function import Behaviour, Context, Directory, FunctionSpec, States
-from dirigo.kernel.interface.hooks import Chance, Hooks, Observer, SchedulingContext
+from dirigo.kernel.interface.hooks import NO_EXTRAS, Chance, Hooks, Observer, SchedulingContext, StrategyExtras
 from dirigo.kernel.interface.message import (
     CriticalOutput,
     CriticalRun,
@@ -26,6 +26,7 @@ from dirigo.kernel.source import SourceActor
 from dirigo.kernel.worker import Worker
 
 __all__ = [
+    "NO_EXTRAS",
     "NO_OBJECTIVE",
     "Address",
     "Behaviour",
@@ -55,6 +56,7 @@ __all__ = [
     "SchedulingContext",
     "SourceActor",
     "States",
+    "StrategyExtras",
     "Trail",
     "Worker",
     "WorkerId",

@@ -98,7 +98,7 @@ class Instance(Participant):
     def begin_round(self) -> None:
         """A barrier waits for what this instance has to do: the strategy may want to hurry."""
         self.round_began = self.host.now
-        self.host.strategy.note_barrier(self.host, self.address)
+        self.host.extras.note_barrier(self.host, self.address)
 
     def is_awaited(self, message: RunnableMessage) -> bool:  # noqa: ARG002
         """Whether the barrier under way waits for a message that the strategy keeps: at a lessee it does for all."""

@@ -520,7 +520,7 @@ class Lessor(Instance):
         """During a round nothing is forwarded: let the strategy decide anew about what it had to keep meanwhile."""
         if self.ordered:
             return
-        for message in self.host.strategy.give_back(self.host, self.address):
+        for message in self.host.extras.give_back(self.host, self.address):
             if message.critical or message.lane is not _INPUT:  # type: ignore[union-attr]
                 raise PolicyError(
                     f"the strategy at w{self.worker} gives back a message of {self.address} that has to run here"

@@ -265,7 +265,7 @@ class Outbox:
         route.number += 1
         participant = self.participant
         host = participant.host
-        also = host.strategy.also_wanted(host, participant.address, route.to)
+        also = host.extras.also_wanted(host, participant.address, route.to)
         route.asked = frozenset((*(worker for worker, _ in route.waiting), *also)) - route.open - {route.home}
         host.outgoing.append(
             Registration(

@@ -17,7 +17,7 @@ from dirigo.kernel.interface.address import Address, WorkerId, job_of
 from dirigo.kernel.interface.errand import Errand
 from dirigo.kernel.interface.errors import ProtocolError
 from dirigo.kernel.interface.function import Directory, FunctionSpec
-from dirigo.kernel.interface.hooks import Chance, Hooks, NoChance, Observer
+from dirigo.kernel.interface.hooks import NO_EXTRAS, Chance, Hooks, NoChance, Observer, StrategyExtras
 from dirigo.kernel.interface.message import (
     CriticalOutput,
     CriticalRun,
@@ -50,6 +50,7 @@ class Worker:
         "barriers",
         "defer",
         "directory",
+        "extras",
         "id",
         "measure",
         "now",
@@ -68,6 +69,7 @@ class Worker:
         self.id = worker_id
         self.directory = directory
         self.strategy = strategy
+        self.extras = strategy if isinstance(strategy, StrategyExtras) else NO_EXTRAS
         self.participants: dict[Address, Participant] = {}
         self.outgoing: list[Message] = []  # the host takes these and clears the list
         self.observer: Observer | None = None
@@ -93,7 +95,7 @@ class Worker:
             force_setattr(message, "ready", self.now)
             (self.participants.get(message.to) or self._activate(message.to)).accept(message)
         elif type(message) is Note:
-            self.strategy.note_received(self, message.sender, message.origin, message.note)
+            self.extras.note_received(self, message.sender, message.origin, message.note)
         else:
             (self.participants.get(message.to) or self._activate(message.to)).handle(message)
         if self._requests:
@@ -165,7 +167,7 @@ class Worker:
     def remove_job(self, job: str) -> None:
         """Forget a job with all it has here. What the strategy still keeps of it is dropped when its turn comes."""
         self.directory.remove_job(job)
-        self.strategy.forget_job(job)
+        self.extras.forget_job(job)
         self.rounds.pop(job, None)
         for address in [address for address in self.participants if job_of(address) == job]:
             del self.participants[address]
@@ -177,16 +179,16 @@ class Worker:
     def next_timer(self) -> float | None:
         """When the host should call ``fire_timers``; None if no timer is set here."""
         due = min((due for address in self.timed for due, _ in self.instance(address).timers), default=None)
-        wake_at = self.strategy.wake_at()
+        wake_at = self.extras.wake_at()
         return due if wake_at is None else wake_at if due is None else min(due, wake_at)
 
     def fire_timers(self) -> None:
         """Start what is due at ``now``."""
         for address in sorted(self.timed):
             self.instance(address).fire_timers(self.now)
-        wake_at = self.strategy.wake_at()
+        wake_at = self.extras.wake_at()
         if wake_at is not None and wake_at <= self.now:
-            self.strategy.wake(self)
+            self.extras.wake(self)
         self.do_requests()
 
     def add_source(self, address: Address, downstreams: tuple[Address, ...]) -> SourceActor:
@@ -311,7 +313,7 @@ class Worker:
         self._requests.append(self.lessor(address).scale_in)
 
     def load(self, worker: WorkerId) -> tuple[float, float]:
-        return self.strategy.backlog_s(self) if worker == self.id else self._loads.of(worker, self.now)
+        return self.extras.backlog_s(self) if worker == self.id else self._loads.of(worker, self.now)
 
     def add_load(self, worker: WorkerId, seconds: float) -> None:
         self._loads.add(worker, seconds, self.now)

@@ -1,5 +1,6 @@
 """The five hooks, the strategies on them, and the account of what they achieve. Pure: no clock, no chance of their own."""
 
+from dirigo.kernel import StrategyExtras
 from dirigo.scheduling.arbiter import Arbiter, StrategyFailure
 from dirigo.scheduling.names import DEFAULT, STRATEGIES, StrategyError, StrategyLike, for_worker, name_of, strategy_named
 from dirigo.scheduling.strategies.chaos import Chaos, Freedom
@@ -30,6 +31,7 @@ __all__ = [
     "RejectSendRandom",
     "Strategy",
     "StrategyError",
+    "StrategyExtras",
     "StrategyFailure",
     "StrategyLike",
     "Tokens",

@@ -12,12 +12,14 @@ from contextlib import suppress
 from typing import Any
 
 from dirigo.kernel import (
+    NO_EXTRAS,
     Address,
     CriticalOutput,
     DirigoError,
     Output,
     RunnableMessage,
     SchedulingContext,
+    StrategyExtras,
     WorkerId,
     job_of,
 )
@@ -35,17 +37,18 @@ class StrategyFailure(DirigoError):  # noqa: N818 - it is a fact about a strateg
 class _Group:
     """A strategy and its jobs."""
 
-    __slots__ = ("jobs", "key", "served_s", "strategy", "weight")
+    __slots__ = ("extras", "jobs", "key", "served_s", "strategy", "weight")
 
     def __init__(self, key: Hashable, strategy: Strategy) -> None:
         self.key = key
         self.strategy = strategy
+        self.extras = strategy if isinstance(strategy, StrategyExtras) else NO_EXTRAS
         self.jobs: dict[str, float] = {}  # job -> weight
         self.weight = 0.0
         self.served_s = 0.0  # time of the worker it has had, divided by its weight
 
 
-class Arbiter(Strategy):
+class Arbiter(Strategy, StrategyExtras):
     """The strategy of a worker that serves jobs under several."""
 
     def __init__(self) -> None:
@@ -73,7 +76,7 @@ class Arbiter(Strategy):
         group.weight = sum(group.jobs.values())
         if group.jobs:
             with suppress(Exception):  # the job is gone either way
-                group.strategy.forget_job(job)
+                group.extras.forget_job(job)
         else:  # and whatever it still keeps goes with it
             self._groups.remove(group)
 
@@ -134,21 +137,21 @@ class Arbiter(Strategy):
     def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
         group = self._by_job[job_of(sender)]
         try:
-            return group.strategy.also_wanted(context, sender, to)
+            return group.extras.also_wanted(context, sender, to)
         except (Exception, SystemExit) as error:
             raise self._failure(group, "also_wanted", error, sender) from error
 
     def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:
         group = self._by_job[job_of(actor)]
         try:
-            return group.strategy.give_back(context, actor)
+            return group.extras.give_back(context, actor)
         except (Exception, SystemExit) as error:
             raise self._failure(group, "give_back", error, actor) from error
 
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
         group = self._by_job[job_of(actor)]
         try:
-            group.strategy.note_barrier(context, actor)
+            group.extras.note_barrier(context, actor)
         except (Exception, SystemExit) as error:
             raise self._failure(group, "note_barrier", error, actor) from error
 
@@ -157,7 +160,7 @@ class Arbiter(Strategy):
         if group is None:
             return
         try:
-            group.strategy.note_received(context, actor, worker, note)
+            group.extras.note_received(context, actor, worker, note)
         except (Exception, SystemExit) as error:
             raise self._failure(group, "note_received", error, actor) from error
 
@@ -166,7 +169,7 @@ class Arbiter(Strategy):
 
     def _wake_at_of(self, group: _Group) -> float | None:
         try:
-            return group.strategy.wake_at()
+            return group.extras.wake_at()
         except (Exception, SystemExit) as error:
             raise self._failure(group, "wake_at", error) from error
 
@@ -175,7 +178,7 @@ class Arbiter(Strategy):
             at = self._wake_at_of(group)
             if at is not None and at <= context.now:
                 try:
-                    group.strategy.wake(context)
+                    group.extras.wake(context)
                 except (Exception, SystemExit) as error:
                     raise self._failure(group, "wake", error) from error
 
@@ -183,7 +186,7 @@ class Arbiter(Strategy):
         urgent = total = 0.0
         for group in self._groups:
             try:
-                its_urgent, its_total = group.strategy.backlog_s(context)
+                its_urgent, its_total = group.extras.backlog_s(context)
             except (Exception, SystemExit) as error:
                 raise self._failure(group, "backlog_s", error) from error
             urgent += its_urgent

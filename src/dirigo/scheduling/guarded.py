@@ -7,23 +7,26 @@ from math import isnan
 from typing import Any
 
 from dirigo.kernel import (
+    NO_EXTRAS,
     Address,
     CriticalOutput,
     Output,
     PolicyError,
     RunnableMessage,
     SchedulingContext,
+    StrategyExtras,
     WorkerId,
     job_of,
 )
 from dirigo.scheduling.strategy import Strategy
 
 
-class Guarded(Strategy):
+class Guarded(Strategy, StrategyExtras):
     """Passes everything on to another strategy."""
 
     def __init__(self, inner: Strategy) -> None:
         self._inner = inner
+        self._extras = inner if isinstance(inner, StrategyExtras) else NO_EXTRAS
         self._kept: dict[int, RunnableMessage] = {}  # by identity: what it was given and has not returned
         self._forgotten: set[str] = set()  # jobs of which it may still keep messages
 
@@ -56,13 +59,13 @@ class Guarded(Strategy):
         return None if worker is None else self._worker(context, worker, "prepare_send")
 
     def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
-        wanted: object = self._inner.also_wanted(context, sender, to)
+        wanted: object = self._extras.also_wanted(context, sender, to)
         if not isinstance(wanted, Collection):
             raise PolicyError(f"{self.name}.also_wanted returned {_shown(wanted)}; return workers, or an empty tuple")
         return tuple(self._worker(context, worker, "also_wanted") for worker in wanted)
 
     def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:
-        given: object = self._inner.give_back(context, actor)
+        given: object = self._extras.give_back(context, actor)
         if not isinstance(given, Collection):
             raise PolicyError(f"{self.name}.give_back returned {_shown(given)}; return messages, or an empty tuple")
         for message in given:
@@ -84,19 +87,19 @@ class Guarded(Strategy):
         self._inner.post_apply(context, message, elapsed_s)
 
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
-        self._inner.note_barrier(context, actor)
+        self._extras.note_barrier(context, actor)
 
     def note_received(self, context: SchedulingContext, actor: Address, worker: WorkerId, note: Any) -> None:
-        self._inner.note_received(context, actor, worker, note)
+        self._extras.note_received(context, actor, worker, note)
 
     def wake_at(self) -> float | None:
-        at: object = self._inner.wake_at()
+        at: object = self._extras.wake_at()
         if at is None or (isinstance(at, int | float) and not isnan(at)):
             return at
         raise PolicyError(f"{self.name}.wake_at returned {_shown(at)}; return a time, or None")
 
     def wake(self, context: SchedulingContext) -> None:
-        self._inner.wake(context)
+        self._extras.wake(context)
         at = self.wake_at()
         if at is not None and at <= context.now:
             raise PolicyError(
@@ -104,7 +107,7 @@ class Guarded(Strategy):
             )
 
     def backlog_s(self, context: SchedulingContext) -> tuple[float, float]:
-        backlog = self._inner.backlog_s(context)
+        backlog = self._extras.backlog_s(context)
         try:
             urgent, total = map(float, backlog)
         except (TypeError, ValueError):
@@ -120,7 +123,7 @@ class Guarded(Strategy):
         if len(kept) < len(self._kept):  # it may drop them, or return them: then they are skipped
             self._kept = kept
             self._forgotten.add(job)
-        self._inner.forget_job(job)
+        self._extras.forget_job(job)
 
 
 def _shown(value: object) -> str:

@@ -311,7 +311,7 @@ class SimulatedCluster:
 
     def _set_alarm(self, host: Host) -> None:
         """See to it that the earliest timer of a worker fires, and that its strategy is woken when it wants to be."""
-        due = host.worker.next_timer() if self.fires_timers else host.worker.strategy.wake_at()
+        due = host.worker.next_timer() if self.fires_timers else host.worker.extras.wake_at()
         if due is not None and due < host.timer_at:
             host.timer_at = due
             self.push(max(due, self.now), host, _ALARM)  # for this host alone: others have nothing to look at
@@ -321,8 +321,8 @@ class SimulatedCluster:
         worker = host.worker
         if self.fires_timers:
             worker.fire_timers()
-        elif (wake_at := worker.strategy.wake_at()) is not None and wake_at <= self.now:
-            worker.strategy.wake(worker)
+        elif (wake_at := worker.extras.wake_at()) is not None and wake_at <= self.now:
+            worker.extras.wake(worker)
             worker.do_requests()
 
     def _start(self, host: Host) -> None:
@@ -393,7 +393,7 @@ class SimulatedCluster:
         outgoing, now, heap = host.worker.outgoing, self.now, self._heap
         if self.carried is not None:
             self.carried(outgoing)
-        load = host.worker.strategy.backlog_s(host.worker) if host.tells_load else None
+        load = host.worker.extras.backlog_s(host.worker) if host.tells_load else None
         is_further = False
         for message in outgoing:
             link, destination = host.links.get(message.worker) or self._connect(host, message.worker)
@@ -425,7 +425,7 @@ class SimulatedCluster:
     def _tell_load(self, host: Host) -> None:
         """Tell some of the others for whom it is news what waits at a worker."""
         now, own = self.now, host.worker.id
-        load = host.worker.strategy.backlog_s(host.worker)
+        load = host.worker.extras.backlog_s(host.worker)
         unaware = [worker for worker in self._hosts if worker != own and host.loads_told[worker].is_news(load, now)]
         for worker in unaware[:TOLD_AT_ONCE]:
             host.loads_told[worker].note(load, now)

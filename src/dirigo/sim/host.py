@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import final
 
-from dirigo.kernel import Message, Worker, WorkerId
+from dirigo.kernel import Message, StrategyExtras, Worker, WorkerId
 from dirigo.kernel.worker_loads import TELL_EVERY_S, ToldLoad
-from dirigo.scheduling import Strategy
 from dirigo.sim.interval import Intervals
 from dirigo.sim.network import SimulatedLink
 
@@ -59,9 +58,9 @@ class Host:
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        kind = type(worker.strategy)  # most need neither, and are spared being asked for every message
-        self.may_wake = kind.wake_at is not Strategy.wake_at
-        self.tells_load = kind.backlog_s is not Strategy.backlog_s
+        kind = type(worker.extras)  # most need neither, and are spared being asked for every message
+        self.may_wake = kind.wake_at is not StrategyExtras.wake_at
+        self.tells_load = kind.backlog_s is not StrategyExtras.backlog_s
         self.loads_told: defaultdict[WorkerId, ToldLoad] = defaultdict(ToldLoad)
         self.tells_at = float("-inf")  # when it sees, or has seen, whether its load is news for others
         self.links: dict[WorkerId, tuple[SimulatedLink, Host]] = {}

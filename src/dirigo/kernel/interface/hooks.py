@@ -1,4 +1,4 @@
-"""The five hooks in the path of every message, as the kernel calls them, and what a strategy may ask of its worker.
+"""The five hooks in the path of every message, as the kernel calls them; what else a strategy may be asked, or ask.
 
 The strategies themselves, and the base class to write one, are in ``dirigo.scheduling``; the kernel knows this shape only.
 """
@@ -124,32 +124,44 @@ class Hooks(Protocol):
 
     def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None: ...
 
-    # Beside the five hooks there is more that a strategy may want to know or be asked.
 
-    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
+class StrategyExtras:
+    """What a strategy may also be asked or told, beside the five hooks. It is optional: derive from this class too."""
+
+    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:  # noqa: ARG002
         """Lessees of ``to`` that ``sender`` will send to as well: a registration is about to leave that can ask for all."""
+        return ()
 
-    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:
-        """A barrier of a local lessor is over. During it nothing was forwarded; which of the messages that are kept for the
-        actor should be offered again? Only those that came from upstream: not critical ones, nor what a lessee handed back.
+    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:  # noqa: ARG002
+        """A barrier of ``actor``, whose home is here, is over: the messages that should go through ``enqueue`` again.
+
+        While it lasted, nothing could be forwarded. What is returned is no longer kept. It must have come from upstream:
+        not critical, nor handed back by a lessee.
         """
+        return ()
 
     def note_barrier(self, context: SchedulingContext, actor: Address) -> None:
         """A barrier waits from now on for what an actor has to do here, and what follows it waits for the barrier."""
 
     def note_received(self, context: SchedulingContext, actor: Address, worker: WorkerId, note: Any) -> None:
-        """The strategy at ``worker`` tells something about its instance of ``actor``, which got messages from here."""
+        """The strategy at ``worker`` has called ``tell_sender`` for a message to ``actor`` that came from here."""
 
     def wake_at(self) -> float | None:
         """When ``wake`` is to be called though no message comes; None for never."""
+        return None
 
-    def wake(self, context: SchedulingContext) -> None: ...
+    def wake(self, context: SchedulingContext) -> None:
+        """The time of ``wake_at`` has come."""
 
-    def backlog_s(self, context: SchedulingContext) -> tuple[float, float]:
-        """Seconds of work that wait here, (urgent, in all), as others are told. Urgent is what is due within a second."""
+    def backlog_s(self, context: SchedulingContext) -> tuple[float, float]:  # noqa: ARG002
+        """Seconds of work that wait here, (due within a second, in all); other workers are told."""
+        return (0.0, 0.0)
 
     def forget_job(self, job: str) -> None:
-        """A job is gone; messages of it that are still kept are skipped when they are returned."""
+        """A job is gone. Messages of it that are still kept are skipped when they are returned."""
+
+
+NO_EXTRAS = StrategyExtras()
 
 
 class Observer(Protocol):

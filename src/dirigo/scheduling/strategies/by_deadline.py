@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from math import inf
 
-from dirigo.kernel import Address, RunnableMessage, SchedulingContext, WorkerId, job_of
+from dirigo.kernel import Address, RunnableMessage, SchedulingContext, StrategyExtras, WorkerId, job_of
 from dirigo.scheduling.costs import Costs
 from dirigo.scheduling.deadline_queue import DeadlineQueue
 from dirigo.scheduling.deadlines import PATIENCE_S, due, is_input_of
@@ -32,7 +32,7 @@ STARVED_S = 10.0  # what is late and waits for longer than this takes turns with
 _LITTLE_S = 0.01  # what waits in all, up to which nobody needs to know how much of it is urgent
 
 
-class ByDeadline(Strategy):
+class ByDeadline(Strategy, StrategyExtras):
     """The earliest deadline first; subclasses say what goes elsewhere."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from dirigo.kernel import Address, CriticalOutput, Output, Role, RunnableMessage, SchedulingContext, WorkerId
+from dirigo.kernel import Address, CriticalOutput, Output, Role, RunnableMessage, SchedulingContext, StrategyExtras, WorkerId
 from dirigo.scheduling.deadlines import is_input_of
 from dirigo.scheduling.strategy import Strategy
 
@@ -28,7 +28,7 @@ class Freedom:
     blind: bool = False  # choose among all that is kept, also what the protocol blocks at the moment
 
 
-class Chaos(Strategy):
+class Chaos(Strategy, StrategyExtras):
     """Forwards, redirects, hands back and reorders as ``choose`` says."""
 
     def __init__(self, choose: Chooser, freedom: Freedom) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dirigo.kernel import Address, CriticalOutput, Output, RunnableMessage, SchedulingContext, WorkerId
+from dirigo.kernel import Address, CriticalOutput, Output, RunnableMessage, SchedulingContext, StrategyExtras, WorkerId
 from dirigo.scheduling.lessees import LesseesAllowed, selector_named
 from dirigo.scheduling.strategies.fifo import Fifo
 from dirigo.scheduling.strategies.reject_send import LESSEES_MAX
 from dirigo.scheduling.strategies.returned_messages import ReturnedMessages
 
 
-class DirectSendRandom(Fifo):
+class DirectSendRandom(Fifo, StrategyExtras):
     """First in, first out; each output goes to the home of its target or to one of ``lessees_max`` others."""
 
     def __init__(self, lessees_max: int = LESSEES_MAX, selector: str = "random") -> None:

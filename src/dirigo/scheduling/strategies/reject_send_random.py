@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 
-from dirigo.kernel import Lane, RunnableMessage, SchedulingContext, WorkerId
+from dirigo.kernel import Lane, RunnableMessage, SchedulingContext, StrategyExtras, WorkerId
 from dirigo.scheduling.lessees import LesseesAllowed, selector_named
 from dirigo.scheduling.strategies.reject_send import LESSEES_MAX
 from dirigo.scheduling.strategy import Strategy
 
 
-class RejectSendRandom(Strategy):
+class RejectSendRandom(Strategy, StrategyExtras):
     """First in, first out; each message at the home of its actor or at one of ``lessees_max`` others, all equally likely."""
 
     def __init__(self, lessees_max: int = LESSEES_MAX, selector: str = "random") -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from dirigo.kernel import Lane, Objective, RunnableMessage, SchedulingContext, WorkerId, job_of
+from dirigo.kernel import Lane, Objective, RunnableMessage, SchedulingContext, StrategyExtras, WorkerId, job_of
 from dirigo.scheduling.costs import Costs
 from dirigo.scheduling.deadlines import PATIENCE_S
 from dirigo.scheduling.fair_queue import FairQueue
@@ -35,7 +35,7 @@ class _Bucket:
         self.at = at
 
 
-class Tokens(Strategy):
+class Tokens(Strategy, StrategyExtras):
     """Two queues: what had a token, and the rest."""
 
     def __init__(self, lessees_max: int = 1_000, *, burst_s: float = BURST_S, quiet_s: float = QUIET_S) -> None:

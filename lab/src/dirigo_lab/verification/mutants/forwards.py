@@ -39,7 +39,7 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 @mutant("offered-twice", "what a strategy gives back is offered twice", Lessor, "_offer_again", "offered-again")
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
     def mistaken(self: Lessor) -> None:
-        for message in self.host.strategy.give_back(self.host, self.address):
+        for message in self.host.extras.give_back(self.host, self.address):
             self.offer(message)  # type: ignore[arg-type]
             self.offer(message)  # type: ignore[arg-type]
 
@@ -49,7 +49,7 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 @mutant("given-back-lost", "what a strategy gives back is not offered again", Lessor, "_offer_again", "offered-again")
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
     def mistaken(self: Lessor) -> None:
-        self.host.strategy.give_back(self.host, self.address)
+        self.host.extras.give_back(self.host, self.address)
 
     return mistaken
 
