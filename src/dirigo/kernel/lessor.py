@@ -95,7 +95,7 @@ class Lessor(Instance):
         self.alone: deque[CriticalOutput] = deque()  # what is to run alone: asked for by the function, a timer, a strategy
         self.view: Any | None = None  # the replicated states as of the last round
         self.view_version = 0  # the round that made the view; 0 where nothing is replicated
-        self.parked: dict[tuple[Address, WorkerId], dict[int, Data]] = {}  # ordered functions: what overtook its elders
+        self.parked: dict[tuple[Address, WorkerId], dict[int, Data]] = {}  # ordered: what came before a predecessor
 
     @property
     def leases(self) -> Leases:

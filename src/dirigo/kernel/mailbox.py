@@ -1,7 +1,9 @@
 """The mailbox: its states, the table of transitions between them, and what each state does with a message.
 
-Rules of this file: everything that decides *when a message may run* is in the two tables below. The code looks rows up
-and never changes a state in any other way; an event that has no row raises, and nothing happens. Only the rows for what is
+Rules of this file: everything that decides *when a message may run* is in the two tables below, once a message is in order.
+Before that, an ordered function parks what arrived before a predecessor (``Lessor.parked``), and a lessee what was sent by
+somebody with a newer view (``Lessee.early``). The code looks rows up and never changes a state in any other way; an event
+that has no row raises, and nothing happens. Only the rows for what is
 free in RUNNABLE are not looked up, because they are taken for every message; the verification checks them all the same.
 The diagram in docs/internals/mailbox.md is generated from these tables.
 

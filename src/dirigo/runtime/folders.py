@@ -121,7 +121,7 @@ def _remove_if_abandoned(base: Path, first: Callable[[Path], None], gone_for_s: 
 
 
 def _remove(base: Path) -> None:
-    """The lock comes last: should this be interrupted, it is gone on with."""
+    """The lock is removed last, so that an interrupted removal is resumed."""
     shutil.rmtree(base / _FILES, ignore_errors=True)
     with suppress(OSError):
         (base / _LOCK).unlink(missing_ok=True)

@@ -37,7 +37,7 @@ StrategyLike = str | Strategy | type[Strategy]
 
 
 class StrategyError(DirigoError):
-    """What was given as a strategy is none."""
+    """Not a strategy."""
 
 
 def strategy_named(name: str) -> Strategy:

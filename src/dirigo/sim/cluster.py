@@ -225,7 +225,7 @@ class SimulatedCluster:
                         self._tell_load(target)
                         continue
                     elif target.freezes and (thaw := target.freezes.open_at(now)) > now:
-                        heappush(heap, (thaw, key, target, item))  # with its old key, so that its elders stay ahead of it
+                        heappush(heap, (thaw, key, target, item))  # with its old key, behind its predecessors
                         continue
                     elif type(item) is Arriving:
                         self._take_in(target, key, item.item)

@@ -42,5 +42,5 @@ def _read(value: Rate, what: str) -> float:
 
 
 def is_number(value: object) -> bool:
-    """Whether a user gave a number; True is none."""
+    """Whether a user gave a number. A bool does not count as one."""
     return isinstance(value, int | float) and not isinstance(value, bool)

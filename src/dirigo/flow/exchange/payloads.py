@@ -15,7 +15,7 @@ import pyarrow as pa
 class Own(msgspec.Struct, frozen=True):
     """What an operator wants to be called with when it is alone: as soon as possible, or when a timer is due.
 
-    Whatever else runs alone at an actor was started by a strategy, and is none of the operator's business.
+    Anything else that runs alone at an actor was started by a strategy, and does not concern the operator.
     """
 
     payload: Any

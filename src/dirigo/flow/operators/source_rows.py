@@ -23,7 +23,7 @@ _LONG = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.ty
 
 
 class SourceRows(Operator):
-    """Rows as they come from a source, checked: a time that is there and not before the epoch, and no monsters."""
+    """Rows as they come from a source, checked: each has a valid time, and none is larger than ``row_bytes_max``."""
 
     kind = "source"
     emits_per_row = True
@@ -40,12 +40,12 @@ class SourceRows(Operator):
             emitter.bad(batch, self.name)
             return
         if self._long_columns and batch.nbytes > self.row_bytes_max:
-            batch = self._without_monsters(batch, emitter)
+            batch = self._without_large_rows(batch, emitter)
         if self.time is not None:
             batch, _ = timed(batch, self.time, self.name, emitter)
         emitter.rows(batch)
 
-    def _without_monsters(self, batch: pa.RecordBatch, emitter: Emitter) -> pa.RecordBatch:
+    def _without_large_rows(self, batch: pa.RecordBatch, emitter: Emitter) -> pa.RecordBatch:
         lengths = sum(
             pc.fill_null(pc.binary_length(batch.column(name)), 0).to_numpy().astype(np.int64) for name in self._long_columns
         )

@@ -164,7 +164,7 @@ class Client:
             pause_s = min(1.0, pause_s * 1.5)
 
     def is_committing(self, job: str, source: str, query: str, batch: int) -> bool:
-        """Whether the release of a micro-batch has begun somewhere, so that it has to be gone on with."""
+        """Whether the release of a micro-batch has begun somewhere, so that it must be resumed."""
         return self._ask(control.IsCommitting(job, source, query, batch), bool)
 
     def log_info(self, job: str, sink: str | None = None) -> control.LogInfo:

@@ -288,7 +288,7 @@ class Requests:
             self._controller.order(worker, order)
 
     def _commit(self, job: JobRecord, request: control.ReleaseBatch) -> Commit:
-        """The commit of a micro-batch. One that was begun before, perhaps at some workers only, is gone on with."""
+        """The commit of a micro-batch. One that was begun before, perhaps at some workers only, is resumed."""
         key = (request.source, request.query)
         last = job.commits.get(key)
         if last is not None and request.batch == last.batch:

@@ -85,7 +85,7 @@ class Lines:
     # --- receiving -----------------------------------------------------------------------------------------------------
 
     def take(self, identity: bytes, head: bytes, body: bytes) -> Taken:
-        """A packet has come; raises if it is none."""
+        """Take in a packet; raises if it is malformed."""
         decoded = decode_head(head)
         line = self._lines.get(identity)
         if line is None:

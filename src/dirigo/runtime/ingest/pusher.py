@@ -40,7 +40,7 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StageHeader(msgspec.Struct, frozen=True, array_like=True):
-    """One push: which attempt it belongs to, and the how-manieth it is. The frames are record batch messages of Arrow."""
+    """One push: which attempt it belongs to, and its sequence number. The frames are record batch messages of Arrow."""
 
     job: str
     source: str

@@ -159,7 +159,7 @@ class Shelf:
 
 
 def number_of(job: str) -> int:
-    """The how-manieth submission a job was, by its id: name~number."""
+    """The number of a job's submission, from its id: name~number."""
     number = job.rpartition("~")[2]
     return int(number) if number.isdecimal() else 0
 

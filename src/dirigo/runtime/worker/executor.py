@@ -21,7 +21,7 @@ from dirigo.runtime.worker.user_code import HostedStates, do
 _log = logging.getLogger(__name__)
 
 SOURCE_EVERY_S = 0.02  # so often sources are read in turn although messages wait: their jobs are not the only ones
-PACED_EVERY_S = 0.005  # so often each source is read that gives only what is due: that is soon done, and late otherwise
+PACED_EVERY_S = 0.005  # how often a paced source is polled: polling is cheap, and polling less often delivers rows late
 ASK_AGAIN_S = 0.002  # a source that had nothing, and does not know when it will have something
 ASK_AT_LEAST_S = 0.05  # one that knows: it might have to tell that it is idle
 _IDLE_S = 0.5

@@ -1,4 +1,4 @@
-"""What a thread sleeps on until another one has something for it, or until its time is up."""
+"""A wake-up call for one thread that sleeps, with a bound on how long."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from threading import Lock
 
 
 class WakeUp:
-    """A call that is kept until somebody has slept on it; several calls are one.
+    """Calls coalesce; ``sleep`` consumes one.
 
-    ``call`` is for one thread at a time, ``sleep`` for one thread at all. A queue of the standard library would do as well,
-    but for this: ``SimpleQueue.get`` of CPython 3.11 goes on without any bound if its time is up before it sleeps for the
-    second time, as on a busy machine.
+    One thread at a time may call, and a single thread sleeps. ``SimpleQueue`` is no alternative: its ``get`` in CPython 3.11
+    may wait without bound if the timeout expires before it sleeps for the second time, as on a busy machine.
     """
 
     __slots__ = ("_silence",)
@@ -20,10 +19,10 @@ class WakeUp:
         self._silence.acquire()
 
     def call(self) -> None:
-        """Wake up whoever sleeps, or the next one who wants to."""
-        if self._silence.locked():  # or there is a call already; who takes it just now has not looked for work yet
+        """Wake the sleeper, or have its next sleep return at once."""
+        if self._silence.locked():  # otherwise a call is pending, and whoever consumes it has not looked for work yet
             self._silence.release()
 
     def sleep(self, seconds: float) -> None:
-        """Until somebody calls, for at most so long."""
+        """Return when called, or when the time is up."""
         self._silence.acquire(timeout=seconds)

@@ -1,4 +1,4 @@
-"""REJECTSEND for load balancing: the lessor keeps a message or forwards it, as chance or turn has it, whatever it costs."""
+"""REJECTSEND for load balancing: the lessor keeps or forwards each message, at random or round-robin."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 def timestamps_of(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """ISO 8601 as timestamps of this type; ArrowInvalid if a text is none.
+    """ISO 8601 as timestamps of this type; ArrowInvalid if a text is not one.
 
     A time without a zone is in UTC; digits that the column has no room for are dropped.
     """
