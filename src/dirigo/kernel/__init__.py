@@ -1,8 +1,9 @@
 """The dual-mode actor protocol and the worker's message path, as a pure state machine.
 
-Calls in, messages out: a host calls ``Worker.receive``, ``next``, ``apply`` and ``finish``, and takes what is to be sent from
-``Worker.outgoing``. There is no I/O, no clock, no randomness, no thread. The simulator and the runtime are two hosts of the
-very same objects, so what is explored is what runs. Start reading at ``mailbox`` (the states), then ``lessor`` and ``lessee``.
+Calls in, messages out: a host calls ``Worker.receive``, ``next``, ``apply`` and ``finish``, and takes what is to be sent
+from ``Worker.outgoing``. There is no I/O, no clock, no randomness, no thread. The simulator and the runtime are two hosts of
+the very same objects, so what is explored is what runs. Start reading at ``mailbox`` (the states), then ``lessor`` and
+``lessee``.
 """
 
 from dirigo.kernel.interface.address import Address, WorkerId, actor_address, instance_name, job_of, operator_of

@@ -3,8 +3,8 @@
 A message is a header and a payload. The kernel reads headers only; a payload is opaque and is never touched, copied or
 decoded here. Forwarding is therefore a header rewrite.
 
-Records are frozen, but for three stamps of times (``sent``, ``ready``, ``trail``), which the instance that has a message sets
-in place. They are for accounts of where time went; no rule of the protocol reads them.
+Records are frozen, but for three stamps of times (``sent``, ``ready``, ``trail``), which the instance that has a message
+sets in place. They are for accounts of where time went; no rule of the protocol reads them.
 
 Fields that all kinds share: ``to`` and ``worker`` name the receiving instance. ``origin`` is the sending worker where that
 matters, and ``sender`` the sending actor where it is another one. Every kind carries a stamp (a sequence id, a number or a
