@@ -13,7 +13,7 @@ from dirigo.runtime.control import JobMetrics, JobStatus
 from dirigo.scheduling import StrategyLike
 from dirigo.scheduling.accounting import percentiles
 from dirigo_lab.demo.tenants import Tenant
-from dirigo_lab.nexmark.on_spark import give_up
+from dirigo_lab.jobs import give_up
 
 LOOK_S = 0.25
 WARM_UP_S = 3.0  # until all workers know what messages cost

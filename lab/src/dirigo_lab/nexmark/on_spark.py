@@ -15,6 +15,7 @@ from dirigo.nexmark.sources import EventSource
 from dirigo.runtime.client.client import JobHandle
 from dirigo.runtime.control import JobStatus
 from dirigo.scheduling import StrategyLike
+from dirigo_lab.jobs import give_up
 from dirigo_lab.nexmark.running import RunReport, query_named
 from dirigo_lab.nexmark.tables import GeneratedTables
 
@@ -107,11 +108,3 @@ def _report(name: str, events: int, status: JobStatus, slo: SLO | None) -> RunRe
         metrics.satisfaction,
         metrics.forwarded,
     )
-
-
-def give_up(job: JobHandle) -> None:
-    """Cancel a job, if it can still be cancelled."""
-    try:
-        job.cancel()
-    except Exception:
-        return  # it is over, or the cluster is

@@ -18,7 +18,7 @@ from dirigo.scheduling.accounting import milliseconds_of
 from dirigo_lab.experiments.experiment import Labels, Latencies, Outcome
 from dirigo_lab.experiments.window_jobs.job_flow import flow_of
 from dirigo_lab.experiments.window_jobs.window_job import WindowJob
-from dirigo_lab.nexmark.on_spark import give_up
+from dirigo_lab.jobs import give_up
 
 STARTS_S = 1.0  # the moment of the first row of a schedule: times count from a second before
 _INSTALLING_S = 2.0  # until all workers have a job

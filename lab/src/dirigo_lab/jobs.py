@@ -1,0 +1,13 @@
+"""What all of the laboratory does with jobs on a cluster."""
+
+from __future__ import annotations
+
+from dirigo.runtime.client.client import JobHandle
+
+
+def give_up(job: JobHandle) -> None:
+    """Cancel a job, if it can still be cancelled."""
+    try:
+        job.cancel()
+    except Exception:
+        return  # it is over, or the cluster is
