@@ -29,7 +29,7 @@ from dirigo.runtime.control import ClusterStatus, JobMetrics, JobStatus, WorkerS
 from dirigo.runtime.errors import ControlError
 from dirigo.scheduling.accounting import Satisfaction
 from dirigo_lab.commands.nexmark_tables import results_table
-from dirigo_lab.nexmark.running import RunReport
+from dirigo_lab.nexmark.run import RunReport
 
 NOW_S = 1_700_000_100.0
 

@@ -12,7 +12,7 @@ import pytest
 from dirigo.flow import Dataflow, collect
 from dirigo.nexmark.generator import Generator
 from dirigo_lab.nexmark.events import write_events
-from dirigo_lab.nexmark.oracles import comparing, duckdb_oracle
+from dirigo_lab.nexmark.oracles import comparison, duckdb_oracle
 from dirigo_lab.nexmark.queries import QUERIES
 from dirigo_lab.nexmark.tables import GeneratedTables
 from faults.proxied import ProxiedCluster
@@ -65,6 +65,6 @@ def test_two_queries_give_their_rows_while_200_connections_are_cut(seed: int, tm
     assert {f"to worker {worker} {lane}" for worker in range(WORKERS) for lane in ("control", "data")} < hit
     write_events(Generator(rate=RATE), EVENTS, tmp_path)
     for name in NAMES:
-        found = comparing.normalise(outs[name].table)
-        difference = comparing.difference(found, duckdb_oracle.run(name, tmp_path), "dirigo", "duckdb")
+        found = comparison.normalise(outs[name].table)
+        difference = comparison.difference(found, duckdb_oracle.run(name, tmp_path), "dirigo", "duckdb")
         assert difference is None, difference

@@ -26,7 +26,7 @@ from dirigo.runtime.errors import ControlError, JobFailed
 from dirigo.runtime.results.poster import LogAck, Posted
 from dirigo.runtime.results.server import JOBS_KEPT, LogServer
 from dirigo.runtime.results.shelf import Shelf
-from dirigo.spark.results.reading import LogReader, LogStreamReader
+from dirigo.spark.results.reader import LogReader, LogStreamReader
 from dirigo.spark.service.file import RunningService
 from runtime.clusters import PATIENCE_S, LocalCluster, counting, until
 from runtime.pretenders import PretendedCluster, Pretender, QuietPool

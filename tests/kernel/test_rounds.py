@@ -6,7 +6,7 @@ import pytest
 
 from dirigo.kernel import MailboxState, ProtocolError
 from dirigo.kernel.lessor import Lessor
-from dirigo.kernel.waiting import waiting_for
+from dirigo.kernel.wait_reasons import waiting_for
 from kernel.scenario import (
     A,
     D,

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dirigo.nexmark.generator import Generator
-from dirigo_lab.nexmark.checking import write_side_input
+from dirigo_lab.nexmark.check import write_side_input
 from dirigo_lab.nexmark.events import write_events
-from dirigo_lab.nexmark.oracles import comparing, spark_oracle
+from dirigo_lab.nexmark.oracles import comparison, spark_oracle
 
 EVENTS = 20_000
 RATE = 1_000  # 20 s of event time, so that windows close on the way
@@ -29,6 +29,6 @@ def answers(spark: Any, folder: Path) -> dict[str, pa.Table]:
 def assert_equal(results: Path, expected: Mapping[str, pa.Table]) -> None:
     """The rows in RESULTS/<query> are the expected ones."""
     for query in QUERIES:
-        found = comparing.normalise(pq.read_table(results / query))
+        found = comparison.normalise(pq.read_table(results / query))
         assert found.num_rows > 0, query
-        assert comparing.difference(found, expected[query], "Dirigo", "Spark SQL") is None, query
+        assert comparison.difference(found, expected[query], "Dirigo", "Spark SQL") is None, query

@@ -22,7 +22,7 @@ from dirigo.runtime.control import LogInfo
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.results.log import LogError, ResultLog, StoredLog
 from dirigo.spark.data_source import FormatError, dirigo_format
-from dirigo.spark.results.reading import LogReader, LogStreamReader, ReadOptions
+from dirigo.spark.results.reader import LogReader, LogStreamReader, ReadOptions
 
 SCHEMA = pa.schema([("number", pa.int64()), ("at", pa.timestamp("ms"))])
 

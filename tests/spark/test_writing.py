@@ -32,7 +32,7 @@ from dirigo.runtime.ingest.staging import Staging
 from dirigo.runtime.transport.fragments import joined
 from dirigo.spark.data_source import dirigo_format
 from dirigo.spark.input.source import SparkQuery, SparkSource, from_spark, reason_of
-from dirigo.spark.input.writing import BatchWriter, Staged
+from dirigo.spark.input.writer import BatchWriter, Staged
 
 SCHEMA = pa.schema([("n", pa.int64()), ("at", pa.timestamp("ms", "UTC"))])
 SPLITS = 2

@@ -9,7 +9,7 @@ import pytest
 
 from cli.commands import home_of_clusters, run
 from dirigo_lab.commands import costs as command
-from dirigo_lab.experiments.costs import measuring as calibrating_costs
+from dirigo_lab.experiments.costs import measurement as calibrating_costs
 from dirigo_lab.experiments.costs.costs import RuntimeCosts
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dirigo_lab.experiments import running
+from dirigo_lab.experiments import runner
 from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.experiment import Experiment, Labels, Outcome, Scale, Size
 from dirigo_lab.experiments.registry import EXPERIMENTS, UnknownExperimentError, experiment_named
-from dirigo_lab.experiments.running import RunError, _ctrl_c_later, run, simulations
+from dirigo_lab.experiments.runner import RunError, _ctrl_c_later, run, simulations
 from experiments.pretended import COSTS, Borrowing, Endless, Failing, Pretended, Vanishing, outcome_of
 
 SEEDS = (0, 1, 2)
@@ -36,7 +36,7 @@ def no_process_is_left() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def nobody_steals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other guests of the machine must not have runs repeated here."""
-    monkeypatch.setattr(running, "stolen_s", lambda: 0.0)
+    monkeypatch.setattr(runner, "stolen_s", lambda: 0.0)
 
 
 def simulated(experiment: Experiment, *seeds: int, processes: int = 2, **options: Any) -> list[Outcome]:
@@ -284,8 +284,8 @@ def test_a_run_on_spark_is_repeated_while_others_take_the_cores(
     """Each run takes a second of all cores, of which so much is stolen."""
     cores = os.cpu_count() or 1
     now, taken = [0.0], [0.0]
-    monkeypatch.setattr(running, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(running, "stolen_s", lambda: taken[0])
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(runner, "stolen_s", lambda: taken[0])
     runs: list[int] = []
 
     class Disturbed(Pretended):

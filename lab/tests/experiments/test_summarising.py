@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dirigo_lab.experiments.experiment import ExperimentSummary, Labels, Latencies, Outcome, Scale, Size
-from dirigo_lab.experiments.reporting.storing import FIGURES, LATENCIES, PER_WORKER, StoringError, store
-from dirigo_lab.experiments.reporting.summarising import PERCENTILES, session_for, summarise
+from dirigo_lab.experiments.reporting.store import FIGURES, LATENCIES, PER_WORKER, StoringError, store
+from dirigo_lab.experiments.reporting.summary import PERCENTILES, session_for, summarise
 from experiments.pretended import OBJECTIVE_MS, RESULTS, Pretended, outcome_of
 
 SEEDS = (0, 1, 2)

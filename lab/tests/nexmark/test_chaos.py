@@ -14,9 +14,9 @@ import pytest
 from dirigo.flow import Dataflow, collect
 from dirigo.nexmark.generator import Generator
 from dirigo.testing import Simulation
-from dirigo_lab.nexmark.checking import write_side_input
+from dirigo_lab.nexmark.check import write_side_input
 from dirigo_lab.nexmark.events import write_events
-from dirigo_lab.nexmark.oracles import comparing, duckdb_oracle, spark_oracle
+from dirigo_lab.nexmark.oracles import comparison, duckdb_oracle, spark_oracle
 from dirigo_lab.nexmark.queries import QUERIES
 from dirigo_lab.nexmark.tables import GeneratedTables
 
@@ -50,8 +50,8 @@ def simulate(name: str, *, seed: int | None = None) -> Simulation:
 
 
 def check(name: str, simulation: Simulation, events: Path) -> None:
-    found = comparing.normalise(simulation.table("results"))
-    difference = comparing.difference(found, expected(name, events), "dirigo", "duckdb")
+    found = comparison.normalise(simulation.table("results"))
+    difference = comparison.difference(found, expected(name, events), "dirigo", "duckdb")
     assert difference is None, difference
 
 
@@ -68,7 +68,7 @@ def test_query_under_chaos_equals_duckdb(name: str, events: Path) -> None:
 @pytest.mark.acceptance
 def test_duckdb_equals_spark_on_these_events(spark: object, events: Path) -> None:
     differences = {
-        name: comparing.difference(expected(name, events), spark_oracle.run(spark, name, events), "duckdb", "spark")
+        name: comparison.difference(expected(name, events), spark_oracle.run(spark, name, events), "duckdb", "spark")
         for name in DETERMINISTIC
     }
     assert {name: difference for name, difference in differences.items() if difference} == {}

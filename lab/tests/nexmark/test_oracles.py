@@ -14,7 +14,7 @@ import pytest
 
 from dirigo.kernel import DirigoError
 from dirigo_lab.nexmark.oracles import duckdb_oracle, spark_oracle
-from dirigo_lab.nexmark.oracles.comparing import difference, normalise
+from dirigo_lab.nexmark.oracles.comparison import difference, normalise
 from dirigo_lab.nexmark.oracles.queries import QUERIES
 from nexmark.small_events import auction, bid, odd_tables, person, random_tables, write_tables
 

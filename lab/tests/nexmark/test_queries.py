@@ -19,7 +19,7 @@ from dirigo.testing import Simulation
 from dirigo_lab.nexmark import QUERIES, GeneratedTables, ParquetTables, Tables
 from dirigo_lab.nexmark.events import write_events
 from dirigo_lab.nexmark.oracles import duckdb_oracle
-from dirigo_lab.nexmark.oracles.comparing import difference
+from dirigo_lab.nexmark.oracles.comparison import difference
 from dirigo_lab.nexmark.oracles.queries import QUERIES as WITH_ORACLE
 from dirigo_lab.nexmark.queries.joins.q13 import side_input
 from nexmark.small_events import auction, bid, odd_tables, random_tables, write_tables

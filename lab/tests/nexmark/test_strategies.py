@@ -17,10 +17,10 @@ from dirigo.nexmark.generator import Generator
 from dirigo.scheduling import STRATEGIES
 from dirigo.sim.service import ServiceTimes
 from dirigo.testing import Simulation
-from dirigo_lab.nexmark.checking import write_side_input
+from dirigo_lab.nexmark.check import write_side_input
 from dirigo_lab.nexmark.events import write_events
 from dirigo_lab.nexmark.on_spark import run_on_cluster
-from dirigo_lab.nexmark.oracles import comparing, duckdb_oracle
+from dirigo_lab.nexmark.oracles import comparison, duckdb_oracle
 from dirigo_lab.nexmark.queries import QUERIES
 from dirigo_lab.nexmark.tables import GeneratedTables
 
@@ -45,7 +45,7 @@ def expected(name: str, events: Path) -> pa.Table:
 
 
 def check(name: str, found: pa.Table, events: Path) -> None:
-    difference = comparing.difference(comparing.normalise(found), expected(name, events), "dirigo", "duckdb")
+    difference = comparison.difference(comparison.normalise(found), expected(name, events), "dirigo", "duckdb")
     assert difference is None, difference
 
 
@@ -86,8 +86,8 @@ def test_every_query_under_every_strategy_equals_duckdb_on_spark(events: Path, t
                 options: dict[str, Any] = {"workers": 2, "strategy": strategy, "slo": SLO(latency="20ms", throughput="1k/s")}
                 run_on_cluster(cluster, names, EVENTS, RATE, results, **options)
                 for name in names:
-                    found = comparing.normalise(pq.read_table(results / name))
-                    difference = comparing.difference(found, expected(name, events), "dirigo", "duckdb")
+                    found = comparison.normalise(pq.read_table(results / name))
+                    difference = comparison.difference(found, expected(name, events), "dirigo", "duckdb")
                     if difference is not None:
                         wrong[strategy, name] = difference
     assert wrong == {}

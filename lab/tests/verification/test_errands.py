@@ -6,7 +6,7 @@ import pytest
 
 from dirigo.kernel import Errand, ErrandKind
 from dirigo.kernel.lessor import Lessor
-from dirigo.kernel.waiting import waiting_for
+from dirigo.kernel.wait_reasons import waiting_for
 from dirigo_lab.verification.random.reference import sequential
 from dirigo_lab.verification.random.run import RandomRun
 from dirigo_lab.verification.random.world import random_world

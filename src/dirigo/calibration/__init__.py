@@ -4,7 +4,7 @@ A probe with sources as fast as they go tells what a row costs; from that comes 
 half of the time. Results are dropped meanwhile, so that nothing of the user's is overwritten.
 """
 
-from dirigo.calibration.calibrating import calibrate
 from dirigo.calibration.measurement import Calibration, Measurement
+from dirigo.calibration.search import calibrate
 
 __all__ = ["Calibration", "Measurement", "calibrate"]

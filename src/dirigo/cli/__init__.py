@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dirigo.cli.ending import run_main
+from dirigo.cli.signals import run_main
 
 if TYPE_CHECKING:
     from dirigo.cli.application import app as app

@@ -8,13 +8,13 @@ import typer
 from rich.markup import escape
 from rich.status import Status
 
-from dirigo.cli.connecting import DEFAULT_CLUSTER, connected, named, one_line_errors, running
+from dirigo.cli.connection import DEFAULT_CLUSTER, connected, named, one_line_errors, running
 from dirigo.cli.display.amounts import shown_seconds
-from dirigo.cli.display.following import status_figures
 from dirigo.cli.display.output import JsonFile, console, write_json
+from dirigo.cli.display.progress import status_figures
 from dirigo.cli.display.status_tables import LIVE, workers_table
-from dirigo.cli.ending import INTERRUPTED, may_say_cancelled
 from dirigo.cli.own_cluster import check_workers
+from dirigo.cli.signals import INTERRUPTED, may_say_cancelled
 from dirigo.cli.strategies import StrategyName, given
 from dirigo.runtime.client.client import Client
 from dirigo.runtime.errors import ControlError

@@ -11,14 +11,14 @@ from typing import Any
 import typer
 from rich.markup import escape
 
-from dirigo.cli.connecting import ClusterName, connected, named, one_line_errors
+from dirigo.cli.connection import ClusterName, connected, named, one_line_errors
 from dirigo.cli.display.amounts import bytes_of
-from dirigo.cli.display.following import dataframes_here, figures_of, follow, outcome, sinks_here, tell_failure
 from dirigo.cli.display.job_details import job_details
 from dirigo.cli.display.output import JsonFile, console, write_json
+from dirigo.cli.display.progress import dataframes_here, figures_of, follow, outcome, sinks_here, tell_failure
 from dirigo.cli.display.status_tables import closing_tables, jobs_table, notes, running_first
-from dirigo.cli.ending import INTERRUPTED, may_say_cancelled
 from dirigo.cli.flows import one_flow
+from dirigo.cli.signals import INTERRUPTED, may_say_cancelled
 from dirigo.cli.strategies import StrategyOfJob, given
 from dirigo.flow import Dataflow
 from dirigo.kernel import job_of

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dirigo.cli.display.output import console, fail
-from dirigo.cli.ending import shield
+from dirigo.cli.signals import shield
 from dirigo.spark.service.service import READY_S, AnyCluster, new_cluster
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import typer
 
-from dirigo.cli.connecting import one_line_errors
-from dirigo.cli.display.following import dataframes_here, figures_of, follow, outcome, tell_failure
+from dirigo.cli.connection import one_line_errors
 from dirigo.cli.display.output import JsonFile, console, write_json
+from dirigo.cli.display.progress import dataframes_here, figures_of, follow, outcome, tell_failure
 from dirigo.cli.display.status_tables import closing_tables
 from dirigo.cli.own_cluster import check_workers, own_cluster
 from dirigo.cli.strategies import StrategyName, given

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dirigo.calibration import Calibration, calibrate
-from dirigo.cli.connecting import one_line_errors
+from dirigo.cli.connection import one_line_errors
 from dirigo.cli.display.amounts import NOTHING, shown_count, shown_latency
-from dirigo.cli.display.following import tell_failure
 from dirigo.cli.display.output import JsonFile, console, write_json
+from dirigo.cli.display.progress import tell_failure
 from dirigo.cli.display.status_tables import plain_table
 from dirigo.cli.flows import one_flow
 from dirigo.cli.own_cluster import check_workers, own_cluster

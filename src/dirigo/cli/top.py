@@ -18,10 +18,10 @@ from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
 
-from dirigo.cli.connecting import ClusterName, connected
+from dirigo.cli.connection import ClusterName, connected
 from dirigo.cli.display.amounts import shown_seconds
-from dirigo.cli.display.following import status_figures
 from dirigo.cli.display.output import JsonFile, console, write_json
+from dirigo.cli.display.progress import status_figures
 from dirigo.cli.display.rates import Rates
 from dirigo.cli.display.status_tables import LIVE, jobs_now, notes, running_first, workers_now
 from dirigo.runtime.control import ClusterStatus

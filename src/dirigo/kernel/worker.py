@@ -33,7 +33,7 @@ from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import MailboxState, Role
 from dirigo.kernel.participant import Participant
 from dirigo.kernel.source import SourceActor
-from dirigo.kernel.waiting import waiting_for
+from dirigo.kernel.wait_reasons import waiting_for
 from dirigo.kernel.worker_loads import WorkerLoads
 
 _RUNNABLE = MailboxState.RUNNABLE

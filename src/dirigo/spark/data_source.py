@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from dirigo.kernel import DirigoError
 from dirigo.runtime.control import Access
 from dirigo.runtime.transport.keys import READER, WRITER
-from dirigo.spark.results.reading import LogReader, LogStreamReader, result_schema
+from dirigo.spark.results.reader import LogReader, LogStreamReader, result_schema
 
 
 class FormatError(DirigoError):
@@ -53,13 +53,13 @@ def dirigo_format(reading: object, writing: object = None) -> type[DataSource]:
             return LogStreamReader(reading, self.options, schema)
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-            from dirigo.spark.input.writing import BatchWriter
+            from dirigo.spark.input.writer import BatchWriter
 
             refuse_overwriting(overwrite, '.mode("append")')
             return BatchWriter(writing, self.options, schema)
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-            from dirigo.spark.input.writing import StreamWriter
+            from dirigo.spark.input.writer import StreamWriter
 
             refuse_overwriting(overwrite, '.outputMode("append") or "update"')
             return StreamWriter(writing, self.options, schema)

@@ -9,14 +9,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dirigo.cli.connecting import one_line_errors
-from dirigo.cli.display.following import tell_failure
+from dirigo.cli.connection import one_line_errors
 from dirigo.cli.display.output import console, fail
+from dirigo.cli.display.progress import tell_failure
 from dirigo.cli.display.status_tables import plain_table
 from dirigo.cli.own_cluster import own_cluster
 from dirigo.runtime.errors import JobFailed
 from dirigo_lab.experiments.costs.costs import RuntimeCosts
-from dirigo_lab.experiments.costs.measuring import BARRIERS, ROWS, SECONDS, WORKERS, calibrate_costs
+from dirigo_lab.experiments.costs.measurement import BARRIERS, ROWS, SECONDS, WORKERS, calibrate_costs
 
 _MEANINGS = {
     "hop_s": "a message on its way, until the other worker takes it in",

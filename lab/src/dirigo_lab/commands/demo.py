@@ -25,7 +25,7 @@ from dirigo_lab.demo.contest import WARM_UP_S, Run, TenantRun, median, run_tenan
 from dirigo_lab.demo.isolation import measure
 from dirigo_lab.demo.picture import save_pictures
 from dirigo_lab.demo.tenants import Tenant, bulk, urgent
-from dirigo_lab.nexmark.checking import differences
+from dirigo_lab.nexmark.check import differences
 
 _WORKERS, _WORKERS_CPU = 4, 2
 _LOADS = ("pareto", "constant")

@@ -18,7 +18,7 @@ from rich.table import Table
 from dirigo.cli.display.output import JsonFile, console, fail, write_json
 from dirigo.cli.own_cluster import own_cluster
 from dirigo.kernel import DirigoError
-from dirigo_lab.experiments import running
+from dirigo_lab.experiments import runner
 from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.experiment import Claim, Experiment, Outcome, Scale, Size
 from dirigo_lab.experiments.registry import EXPERIMENTS, experiment_named
@@ -31,8 +31,8 @@ from dirigo_lab.experiments.reporting.report import (
     write_index,
     write_report,
 )
-from dirigo_lab.experiments.reporting.storing import label_names, store
-from dirigo_lab.experiments.reporting.summarising import session_for, summarise
+from dirigo_lab.experiments.reporting.store import label_names, store
+from dirigo_lab.experiments.reporting.summary import session_for, summarise
 
 _ALL = "all"
 _SEEDS, _SEEDS_OF_ALL = 3, 1  # by default; three of all would take hours
@@ -159,7 +159,7 @@ def _run(
     is_simulated = scale is Scale.PAPER
     with (
         _session() if is_simulated and chosen else nullcontext() as spark,  # a cluster would be in its way
-        running.simulations() as simulations,
+        runner.simulations() as simulations,
     ):
         for each in chosen if is_simulated else ():
             simulations.begin(each, size, range(seeds), costs)
@@ -170,7 +170,7 @@ def _run(
                         outcomes = simulations.outcomes(each, told)
                 else:
                     outcomes = _on_spark(each, size, seeds, costs, out / each.name)
-            except running.RunError as error:
+            except runner.RunError as error:
                 failures += 1
                 console.print(f"[red]{_one_line(error)}[/]", soft_wrap=True)
                 if error.details:
@@ -197,11 +197,11 @@ def _session() -> Iterator[Any]:
 def _on_spark(each: Experiment, size: Size, seeds: int, costs: RuntimeCosts, folder: Path) -> list[Outcome]:
     with own_cluster(workers=each.spark_workers) as cluster, _progress(each.name) as told:
         kept = partial(store, folder=folder)
-        return running.run(each, Scale.MACHINE, size, range(seeds), costs, progress=told, cluster=cluster, kept=kept)
+        return runner.run(each, Scale.MACHINE, size, range(seeds), costs, progress=told, cluster=cluster, kept=kept)
 
 
 @contextmanager
-def _progress(name: str) -> Iterator[running.Progress]:
+def _progress(name: str) -> Iterator[runner.Progress]:
     progress = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -22,10 +22,10 @@ from dirigo.nexmark.generator import RATE, Generator
 from dirigo.runtime.control import JobStatus
 from dirigo.runtime.folders import OwnFolder
 from dirigo_lab.commands.nexmark_tables import figures_of, notes, results_table
-from dirigo_lab.nexmark.checking import ENGINES, check_engine, differences
+from dirigo_lab.nexmark.check import ENGINES, check_engine, differences
 from dirigo_lab.nexmark.events import write_events
 from dirigo_lab.nexmark.queries import QUERIES
-from dirigo_lab.nexmark.running import RunReport, check_run, query_named, run_query
+from dirigo_lab.nexmark.run import RunReport, check_run, query_named, run_query
 
 _EVENTS = 100_000
 _WORKERS_IN_CHAOS = 3

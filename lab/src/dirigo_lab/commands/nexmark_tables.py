@@ -12,8 +12,8 @@ from rich.text import Text
 from dirigo.cli.display.amounts import shown_count, shown_latency
 from dirigo.cli.display.satisfaction import in_time, late_note, shown_objective
 from dirigo.cli.display.status_tables import plain_table
-from dirigo_lab.nexmark.checking import ENGINES
-from dirigo_lab.nexmark.running import RunReport
+from dirigo_lab.nexmark.check import ENGINES
+from dirigo_lab.nexmark.run import RunReport
 
 
 def results_table(reports: Sequence[RunReport], equal: Mapping[str, bool], check: str | None) -> Table:

@@ -13,8 +13,8 @@ import msgspec
 
 from dirigo.flow.sources.load_shapes import Load, constant
 from dirigo_lab.experiments.costs.costs import RuntimeCosts
-from dirigo_lab.experiments.costs.measuring import WORKERS as CALIBRATION_WORKERS
-from dirigo_lab.experiments.costs.measuring import calibrate_costs
+from dirigo_lab.experiments.costs.measurement import WORKERS as CALIBRATION_WORKERS
+from dirigo_lab.experiments.costs.measurement import calibrate_costs
 from dirigo_lab.experiments.experiment import (
     Claim,
     Experiment,

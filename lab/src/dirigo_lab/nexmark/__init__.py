@@ -5,7 +5,7 @@ its events to its rows); ``oracles`` says what the right answers are.
 """
 
 from dirigo_lab.nexmark.queries import QUERIES, Query
-from dirigo_lab.nexmark.running import RunReport, run_query
+from dirigo_lab.nexmark.run import RunReport, run_query
 from dirigo_lab.nexmark.tables import GeneratedTables, ParquetTables, Tables
 
 __all__ = ["QUERIES", "GeneratedTables", "ParquetTables", "Query", "RunReport", "Tables", "run_query"]

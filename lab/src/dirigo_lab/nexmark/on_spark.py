@@ -16,7 +16,7 @@ from dirigo.runtime.client.client import JobHandle
 from dirigo.runtime.control import JobStatus
 from dirigo.scheduling import StrategyLike
 from dirigo_lab.jobs import give_up
-from dirigo_lab.nexmark.running import RunReport, query_named
+from dirigo_lab.nexmark.run import RunReport, query_named
 from dirigo_lab.nexmark.tables import GeneratedTables
 
 _LOOK_S = 0.1

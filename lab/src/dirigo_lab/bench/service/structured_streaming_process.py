@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from dirigo_lab.bench.service.paced_bids import PacedBids
 from dirigo_lab.bench.service.structured_streaming import StreamingFigures, StreamingLatency, StreamingSettings
 from dirigo_lab.nexmark.oracles import duckdb_oracle
-from dirigo_lab.nexmark.oracles.comparing import difference
+from dirigo_lab.nexmark.oracles.comparison import difference
 from dirigo_lab.nexmark.oracles.spark_oracle import local_session
 
 WINDOW_S = 10  # of both queries

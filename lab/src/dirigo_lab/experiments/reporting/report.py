@@ -18,7 +18,7 @@ import msgspec
 from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.experiment import Claim, Experiment, ExperimentSummary, Label, ResultRow, Scale, Size, Spread
 from dirigo_lab.experiments.reporting.drawing import save
-from dirigo_lab.experiments.reporting.storing import label_names
+from dirigo_lab.experiments.reporting.store import label_names
 from dirigo_lab.pages import page
 
 PLACES = {Scale.PAPER: "in the simulator", Scale.MACHINE: "on Spark, on one machine"}

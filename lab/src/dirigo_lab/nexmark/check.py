@@ -14,7 +14,7 @@ from dirigo.flow.errors import FlowError
 from dirigo.nexmark.generator import Generator
 from dirigo.runtime.folders import OwnFolder
 from dirigo_lab.nexmark.events import write_events
-from dirigo_lab.nexmark.oracles import comparing, duckdb_oracle, spark_oracle
+from dirigo_lab.nexmark.oracles import comparison, duckdb_oracle, spark_oracle
 from dirigo_lab.nexmark.queries import QUERIES
 from dirigo_lab.nexmark.queries.joins.q13 import side_input
 
@@ -43,8 +43,8 @@ def differences(
         write_events(Generator(rate=rate), events, directory)
         write_side_input(directory)
         for name in comparable:
-            found = comparing.normalise(pq.read_table(results / name))
-            yield name, comparing.difference(found, answer(name, directory), "Dirigo", ENGINES[engine])
+            found = comparison.normalise(pq.read_table(results / name))
+            yield name, comparison.difference(found, answer(name, directory), "Dirigo", ENGINES[engine])
 
 
 def write_side_input(directory: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dirigo_lab.experiments.experiment import ExperimentSummary, Labels, Outcome, ResultRow, Spread
-from dirigo_lab.experiments.reporting.storing import FIGURES, LATENCIES, label_names
+from dirigo_lab.experiments.reporting.store import FIGURES, LATENCIES, label_names
 from dirigo_lab.nexmark.oracles.spark_oracle import local_session
 
 PERCENTILES = (5, 25, 50, 75, 95, 99)
