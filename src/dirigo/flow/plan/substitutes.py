@@ -39,10 +39,6 @@ def substituted(
     return result
 
 
-def source_nodes(flow: Dataflow) -> list[SourceNode]:
-    return [node for node in flow.nodes if isinstance(node, SourceNode)]
-
-
 def sink_names(flow: Dataflow) -> list[str]:
     return [node.name for node in flow.nodes if isinstance(node.work, SinkRows)]
 

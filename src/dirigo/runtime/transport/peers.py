@@ -103,7 +103,6 @@ class Peers:
         self.incarnation = 0  # the own one, once the controller has told it
         self.by_worker: dict[WorkerId, Peer] = {}
         self.unacknowledged: Counter[str] = Counter()  # bytes, by job
-        self.lost_messages = 0  # to workers that are gone; their jobs fail anyway
         self.load = (0.0, 0.0)  # what others are told of the own one, with every packet
         self._turn = 0
         self._acknowledged_s = 0.0  # when all that was owed was acknowledged last
@@ -162,8 +161,7 @@ class Peers:
     def _send_to(self, worker: WorkerId, messages: Sequence[Message | Pressure]) -> Sequence[Unsendable]:
         peer = self.by_worker.get(worker)
         if peer is None:
-            self.lost_messages += len(messages)
-            return ()
+            return ()  # it is gone, and the jobs that it served fail anyway
         unsendable: list[Unsendable] = []
         builders: dict[int, PacketBuilder] = {}  # by link; nearly always one
         for message in messages:
