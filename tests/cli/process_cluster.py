@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from dirigo.runtime.client.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.controller.pool import ProcessPool
 from dirigo.runtime.errors import ControlError
+from dirigo.runtime.folders import OwnFolder
 from dirigo.scheduling import DEFAULT, StrategyLike
 
 
@@ -39,13 +39,13 @@ class ProcessCluster:
             os._exit(7)
         if master == "local[slow]":
             time.sleep(60)
-        self._folder = tempfile.TemporaryDirectory(prefix="dirigo-logs-")
+        self._folder = OwnFolder("logs")
         self._pool = ProcessPool()
         self._controller = Controller(
             name,
             self._pool,
             workers or 2,
-            logs=Path(logs or self._folder.name),
+            logs=Path(logs or self._folder.path),
             host=host or "127.0.0.1",
             strategy=strategy,
         )
@@ -85,4 +85,4 @@ class ProcessCluster:
         self._controller.stop()
         self._pool.close()
         self.client.close()
-        self._folder.cleanup()
+        self._folder.remove()
