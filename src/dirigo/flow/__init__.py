@@ -1,7 +1,7 @@
 """What users write: dataflows of operators over Arrow batches and plain Python rows.
 
-Start reading at ``graph`` (a flow as it is written), ``plan`` (what runs) and ``stage`` (how the kernel runs it); the
-operators are in ``operators``, one file each.
+Start reading at ``api`` (a flow as it is written) and ``plan`` (what runs, and how the kernel runs it); the operators are in
+``operators``, one file or folder each.
 """
 
 from dirigo.flow.aggregates import (

@@ -73,7 +73,7 @@ class StateSet:
     def size_bytes(self) -> int:
         """About how many bytes encode(take()) would have, without doing either.
 
-        The cost is bounded per state whatever its size: containers are measured on a few items (see sizing.py), so
+        The cost is bounded per state whatever its size: containers are measured on a few items (see values/sizes.py), so
         the estimate is good for uniform contents only.  States at their identity count nothing.
         """
         return sum(

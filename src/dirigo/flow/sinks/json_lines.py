@@ -18,7 +18,7 @@ _WRITTEN_AT_ONCE_BYTES: Final = 1 << 18
 
 
 def to_json_lines(path: PathArgument, overwrite: bool = False, *, name: str = "to_json_lines") -> JsonLinesSink:
-    """Write into the folder `path` one file per partition. At every watermark, all lines so far are complete in the file.
+    """Write into the folder `path` one file per partition. After every batch, all lines so far are complete in the file.
 
     Timestamps are in ISO 8601 and UTC (one without a zone is taken for UTC), decimals are text, bytes are base 64; a number
     that is no number (NaN) or infinite is null.

@@ -22,7 +22,7 @@ class Writer(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """A watermark has passed: make visible what a reader may see."""
+        """Make visible what was written: called after each batch."""
 
     @abstractmethod
     def close(self) -> None:

@@ -162,7 +162,7 @@ class ProgramAck(_Record, frozen=True):
 
 
 class CriticalAck(_Record, frozen=True):
-    """CM_ACK: the critical messages of a program have been executed. For drains and snapshots."""
+    """CM_ACK: the critical messages of a program have been executed. Snapshots will need it."""
 
     to: Address
     worker: WorkerId
