@@ -62,7 +62,7 @@ def asking(cluster: PretendedCluster) -> Iterator[Callable[[str], Asking]]:
 
 
 def submission(flow: dg.Dataflow) -> control.Submit:
-    return control.Submit(flow.name, ship(flow), manifest_of(Job(flow)), 1 << 20)
+    return control.Submit(flow.name, ship(Job(flow).plan, flow.name), manifest_of(Job(flow)), 1 << 20)
 
 
 def test_what_changes_something_is_done_once(cluster: PretendedCluster, asking: Callable[[str], Asking]) -> None:

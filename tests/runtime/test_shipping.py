@@ -17,6 +17,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.flow.plan.job import Job
+from dirigo.flow.plan.plan import Plan
 from dirigo.runtime.client import shipment as shipping
 from dirigo.runtime.client.shipment import manifest_of, ship, unship
 from dirigo.runtime.errors import ControlError
@@ -32,13 +33,22 @@ from dirigo.runtime.client.shipment import unship
 from dirigo.scheduling import Fifo
 from dirigo.sim.inline import InlineHost
 
-flow = unship(sys.stdin.buffer.read())
-names = [stage.operator.name for stage in Job(flow).plan.stages if hasattr(stage.operator, "sink")]
-outs = {name: Collected(name) for name in names}
-job = Job(flow, sinks=outs)
-InlineHost(job.specs(), Fifo(), lambda: 0.0).run(job.readers, 1000)
+plan = unship(sys.stdin.buffer.read())
+outs = {}
+for stage in plan.stages:
+    if hasattr(stage.operator, "sink"):
+        outs[stage.name] = stage.operator.sink = Collected(stage.name)
+job = Job(plan)
+readers = plan.open_splits([reader.address for reader in plan.readers])
+InlineHost(job.specs(), Fifo(), lambda: 0.0).run(readers, 1000)
 print(json.dumps({name: out.rows for name, out in outs.items()}))
 """
+
+
+def shipped(flow: dg.Dataflow) -> bytes:
+    plan = Plan(flow)
+    plan.close_splits()
+    return ship(plan, flow.name)
 
 
 def run_elsewhere(shipment: bytes, folder: Path) -> list[dict[str, Any]]:
@@ -64,7 +74,7 @@ def test_lambdas_closures_and_classes_of_a_test_go_along(tmp_path: Path) -> None
     source.map(lambda row: {"n": row.n * factor}, schema={"n": "int64"}).process(Doubling, schema={"n": "int64"}).sink(
         dg.collect()
     )
-    assert run_elsewhere(ship(flow), tmp_path / "elsewhere") == [{"n": k * 14} for k in range(5)]
+    assert run_elsewhere(shipped(flow), tmp_path / "elsewhere") == [{"n": k * 14} for k in range(5)]
 
 
 JOB_FILE = """
@@ -93,8 +103,9 @@ def test_a_job_file_with_imports_from_its_own_folder(tmp_path: Path) -> None:
     (home / "helpers" / "constants.py").write_text("RATE = 0.5\n")
     (home / "rates.py").write_text("SCALE = 10\n")
     (home / "job.py").write_text(JOB_FILE)
-    imports = "import sys; from job import flow; from dirigo.runtime.client.shipment import ship"
-    program = f"{imports}; sys.stdout.buffer.write(ship(flow))"
+    imports = "import sys; from job import flow; from dirigo.flow.plan.plan import Plan"
+    imports += "; from dirigo.runtime.client.shipment import ship"
+    program = f"{imports}; sys.stdout.buffer.write(ship(Plan(flow), flow.name))"
     done = subprocess.run([sys.executable, "-c", program], cwd=home, capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert run_elsewhere(done.stdout, tmp_path / "elsewhere") == [{"euros": k * 5.0} for k in range(4)]
@@ -105,12 +116,13 @@ def test_a_job_file_that_is_run_itself(tmp_path: Path) -> None:
     home.mkdir()
     (home / "rates.py").write_text("def double(n):\n    return 2 * n\n")
     (home / "job.py").write_text(
-        "import sys\nimport dirigo as dg\nfrom dirigo.runtime.client.shipment import ship\nimport rates\n"
+        "import sys\nimport dirigo as dg\nfrom dirigo.flow.plan.plan import Plan\n"
+        "from dirigo.runtime.client.shipment import ship\nimport rates\n"
         "from typing import NamedTuple\nclass Row(NamedTuple):\n    n: int\n"
         "flow = dg.Dataflow('main')\n"
         "source = flow.source(dg.from_iterable(lambda: [{'n': k} for k in range(3)], {'n': 'int64'}))\n"
         "source.map(lambda row: {'n': rates.double(row.n)}, schema=Row).sink(dg.collect())\n"
-        "sys.stdout.buffer.write(ship(flow))\n"
+        "sys.stdout.buffer.write(ship(Plan(flow), flow.name))\n"
     )
     done = subprocess.run([sys.executable, "job.py"], cwd=home, capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr.decode()
@@ -126,7 +138,7 @@ def test_relative_paths_mean_the_folder_of_whoever_submits(tmp_path: Path, monke
     flow = dg.Dataflow("paths")
     csv = flow.source(dg.csv("more.csv", {"n": "int64"}))
     flow.source(dg.parquet("input.parquet")).union(csv).sink(dg.to_parquet("results"))
-    shipment = ship(flow)
+    shipment = shipped(flow)
     assert sorted(row["n"] for row in run_elsewhere(shipment, tmp_path / "elsewhere")) == [1, 2, 3]
     monkeypatch.chdir(tmp_path)
     (operator,) = [stage.operator for stage in Job(unship(shipment)).plan.stages if hasattr(stage.operator, "sink")]
@@ -141,8 +153,8 @@ def test_what_belongs_to_whoever_submits_stays_there() -> None:
     source.sink(dg.to_console(file=sys.stdout))
     out = dg.collect()
     source.sink(out)
-    shipped = Job(unship(ship(flow)))
-    sinks = [stage.operator.sink for stage in shipped.plan.stages if hasattr(stage.operator, "sink")]
+    plan = unship(shipped(flow))
+    sinks = [stage.operator.sink for stage in plan.stages if hasattr(stage.operator, "sink")]
     assert [type(sink) for sink in sinks] == [LogSink] * 3
     assert [type(each.sink).__name__ for each in Job(flow).outside_sinks()] == ["CallbackSink", "ConsoleSink", "Collected"]
 
@@ -151,7 +163,7 @@ def test_rows_that_were_collected_before_do_not_travel() -> None:
     flow, out = counting(rows=200_000)
     dg.testing.run(flow, writes=True)
     assert len(out.rows) > 1_000
-    assert len(ship(flow)) < 20_000
+    assert len(shipped(flow)) < 20_000
 
 
 @pytest.mark.parametrize(
@@ -163,7 +175,7 @@ def test_what_cannot_travel_is_refused_with_a_hint(what: Any) -> None:
     source = flow.source(dg.from_iterable(lambda: [{"n": 1}], {"n": "int64"}))
     source.map(lambda row: {"n": row.n if held else 0}, schema={"n": "int64"}).sink(dg.collect())
     with pytest.raises(ControlError, match=r"'held' cannot be sent to the workers .*inside a function") as caught:
-        ship(flow)
+        shipped(flow)
     assert "\n" not in str(caught.value)
 
 
@@ -171,7 +183,7 @@ def test_a_generator_as_a_source_is_refused_with_a_hint() -> None:
     flow = dg.Dataflow("spent")
     flow.source(dg.from_iterable(({"n": n} for n in range(3)), {"n": "int64"})).sink(dg.collect())
     with pytest.raises(ControlError, match="generator"):
-        ship(flow)
+        shipped(flow)
 
 
 def test_a_flow_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +192,7 @@ def test_a_flow_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     flow = dg.Dataflow("large")
     flow.source(dg.from_iterable(rows, {"n": "int64"})).sink(dg.collect())
     with pytest.raises(ControlError, match=r"'large' comes to .* MiB"):
-        ship(flow)
+        shipped(flow)
 
 
 def test_shipping_leaves_no_trace_and_minds_modules_of_any_kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -192,7 +204,7 @@ def test_shipping_leaves_no_trace_and_minds_modules_of_any_kind(monkeypatch: pyt
         monkeypatch.setitem(sys.modules, key, module)
     monkeypatch.setitem(sys.modules, "strange", types.SimpleNamespace(__file__=str(tmp_path / "odd.py")))
     monkeypatch.setitem(sys.modules, "nothing", None)
-    ship(counting()[0])
+    shipped(counting()[0])
     assert set(cloudpickle.list_registry_pickle_by_value()) == before
 
 

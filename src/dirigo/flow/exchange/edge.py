@@ -45,16 +45,20 @@ class Exchange(Protocol):
 class Edge:
     """One connection of the graph, as a branch of the sender's tree."""
 
-    __slots__ = ("exchange", "late", "operator", "port", "targets")
+    __slots__ = ("_places", "exchange", "late", "operator", "port", "targets")
 
     def __init__(
-        self, exchange: Exchange, operator: str, targets: tuple[Address, ...], port: int, late: Sequence[Branch]
+        self, exchange: Exchange, operator: str, places: tuple[str, ...], port: int, late: Sequence[Branch]
     ) -> None:
         self.exchange = exchange
         self.operator = operator  # that receives
-        self.targets = targets
+        self._places = places  # of the receiver's actors, within any job
+        self.targets: tuple[Address, ...] = ()  # their addresses, once the plan belongs to a job
         self.port = port
         self.late = late  # where rows go that are too late for the receiving operator
+
+    def bind(self, job: str) -> None:
+        self.targets = tuple(f"{job}/{place}" for place in self._places)
 
     def push(self, batch: pa.RecordBatch, emitter: Emitter) -> None:
         try:

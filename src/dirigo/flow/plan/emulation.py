@@ -6,18 +6,18 @@ simulator adds the same time to its virtual clock instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import sleep, thread_time
 from typing import TYPE_CHECKING, Any
 
 from dirigo.flow.errors import FlowError
 from dirigo.flow.exchange.payloads import rows_of
-from dirigo.kernel import Address, Behaviour, Context, CriticalRun, States
+from dirigo.kernel import Behaviour, Context, CriticalRun, States
 
 if TYPE_CHECKING:
-    from dirigo.flow.api.dataflow import Node
-    from dirigo.flow.plan.plan import Plan
+    from dirigo.flow.api.dataflow import Dataflow
+    from dirigo.flow.plan.planner import Planner
 
 _BETWEEN_LOOKS = range(100)  # about a microsecond of arithmetic, so that most of the time is not spent on asking for it
 
@@ -66,14 +66,14 @@ class Working:
         self._inner.on_critical(context, critical)
 
 
-def by_address(emulated: Mapping[Node, Work], plan: Plan) -> dict[Address, Work]:
+def by_place(flow: Dataflow, planner: Planner) -> dict[str, Work]:
     """The work of each actor that has some. Refuses work for what has no messages of its own."""
-    stages = {stage.name: stage for stage in plan.stages}
-    works: dict[Address, Work] = {}
-    for node, work in emulated.items():
-        if node not in plan.nodes:
+    stages = {stage.name: stage for stage in planner.stages}
+    works: dict[str, Work] = {}
+    for node, work in flow.emulated.items():
+        if node not in planner.nodes:
             raise FlowError(
-                f"dataflow '{plan.flow.name}': there is no work to emulate in '{node.name}', because it leads to no sink; "
+                f"dataflow '{flow.name}': there is no work to emulate in '{node.name}', because it leads to no sink; "
                 "end its stream with .sink(...)."
             )
         if node.name not in stages:
@@ -82,9 +82,9 @@ def by_address(emulated: Mapping[Node, Work], plan: Plan) -> dict[Address, Work]
                 (upstream,) = runs_in.inputs
                 runs_in = upstream.node
             raise FlowError(
-                f"dataflow '{plan.flow.name}': '{node.name}' runs as part of '{runs_in.name}' and has no messages of its "
+                f"dataflow '{flow.name}': '{node.name}' runs as part of '{runs_in.name}' and has no messages of its "
                 f"own; emulate the work of '{runs_in.name}'."
             )
         if work.per_message_s or work.per_row_s:
-            works.update(dict.fromkeys(stages[node.name].addresses, work))
+            works.update(dict.fromkeys(stages[node.name].places, work))
     return works

@@ -9,7 +9,7 @@ from pathlib import Path
 from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.errors import FlowError
 from dirigo.flow.operators.sink_rows import SinkRows
-from dirigo.flow.plan.emulation import Working, by_address
+from dirigo.flow.plan.emulation import Working
 from dirigo.flow.plan.plan import Plan
 from dirigo.flow.plan.stage import Stage, StageBehaviour
 from dirigo.flow.sinks.sink import Sink
@@ -23,19 +23,22 @@ class Job:
 
     def __init__(
         self,
-        flow: Dataflow,
+        flow: Dataflow | Plan,
         workers: Sequence[WorkerId] = (0,),
         name: str | None = None,
         sources: Mapping[str, Source] | None = None,
         sinks: Mapping[str, Sink] | None = None,
     ) -> None:
-        self.flow = flow
-        self.plan = Plan(flow, name, sources, sinks)
+        """``flow``: as the user wrote it, or its plan, which may come from elsewhere."""
+        if isinstance(flow, Plan):
+            flow.bind(name or flow.job)
+        self.plan = flow if isinstance(flow, Plan) else Plan(flow, name, sources, sinks)
+        self.slo = self.plan.slo
         self.readers: list[SourceReader] = self.plan.readers
-        self.objective = NO_OBJECTIVE if flow.slo is None else flow.slo.objective
+        self.objective = NO_OBJECTIVE if self.slo is None else self.slo.objective
         for reader in self.readers:
             reader.latency_s = self.objective.latency_s
-        self.work = by_address(flow.emulated, self.plan)  # what is emulated, of the actors that have any
+        self.work = {f"{self.name}/{place}": work for place, work in self.plan.work.items()}  # emulated, by actor
         self.homes: dict[str, WorkerId] = {}
         for number, address in enumerate(self.plan.addresses):
             self.homes[address] = workers[number % len(workers)]
@@ -96,8 +99,8 @@ class Job:
             home=self.homes[address],
             behaviour=behaviour,
             states=partial(stage.new_states, partition),
-            upstreams=tuple(sorted(stage.upstreams[partition])),
-            downstreams=tuple(sorted(stage.downstreams[partition])),
+            upstreams=tuple(stage.upstreams_of(partition)),
+            downstreams=tuple(stage.downstreams_of(partition)),
             ordered=stage.is_ordered,
             objective=self.objective,
         )

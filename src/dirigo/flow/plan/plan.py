@@ -1,38 +1,25 @@
-"""From the graph that a user wrote to the stages that run: which steps are fused, how many partitions, who sends to whom."""
+"""The plan of a flow: its stages, connected. It is made once, where a flow is submitted, and shipped to the workers.
+
+A plan belongs to no job until it is bound to one: then its actors have addresses. What was needed to make it, the graph that
+the user wrote, stays where it was made; so do the splits of its sources, of which each worker opens those that it reads.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from math import gcd
-from typing import TypeVar
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any
 
-from dirigo.flow.api.dataflow import Dataflow, Node, SourceNode, StreamOutput, consumers, live_nodes
-from dirigo.flow.errors import FlowError
-from dirigo.flow.exchange.edge import Edge, Exchange, Onward
-from dirigo.flow.exchange.emitter import ERRORS_OUTPUT, LATE, MAIN, Branch
-from dirigo.flow.operators.operator import Operator
-from dirigo.flow.operators.pass_through import PassThrough
-from dirigo.flow.operators.sink_rows import SinkRows
-from dirigo.flow.operators.steps import Step, StepBranch
-from dirigo.flow.plan.stage import Stage
+from dirigo.flow.api.dataflow import Dataflow
+from dirigo.flow.errors import OperatorFailure
+from dirigo.flow.plan.emulation import by_place
+from dirigo.flow.plan.planner import Planner
 from dirigo.flow.sinks.sink import Sink
 from dirigo.flow.sources.reader import SourceReader
 from dirigo.flow.sources.source import Source
-from dirigo.kernel import Address, actor_address
+from dirigo.kernel import Address
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class StageLink:
-    """One connection between stages, for drawings."""
-
-    sender: Stage
-    receiver: Stage
-    output: str
-    exchange: str  # "onward" or the keys
+_NOT_SHIPPED = ("links", "nodes")
 
 
 class Plan:
@@ -46,164 +33,60 @@ class Plan:
         sinks: Mapping[str, Sink] | None = None,
     ) -> None:
         """``sources`` and ``sinks`` stand in for those of the flow, by the names of their operators."""
-        self.flow = flow
-        self.job = job or flow.name
-        self._sources = _known(flow, sources or {}, "source")
-        self._sinks = _known(flow, sinks or {}, "sink")
-        self.nodes = live_nodes(flow)
-        self.stages: list[Stage] = []
-        self.readers: list[SourceReader] = []
-        self.links: list[StageLink] = []
-        self.late_rows_dropped: Counter[str] = Counter()  # by the operator that they were too late for, in this process
-        self._stage_of: dict[Node, Stage] = {}
-        self._handles_errors = self._after_errors()
-        for node in self.nodes:
-            self._place(node)
-        for node in self.nodes:
-            if self._heads(node):
-                self._connect(node)
-        self._keep_order()
-        self._spare_watermarks()
+        planner = Planner(flow, sources or {}, sinks or {})
+        self.slo = flow.slo
+        self.nodes = planner.nodes  # as the user wrote them
+        self.links = planner.links
+        self.stages = planner.stages
+        self.edges = planner.edges
+        self.readers = planner.readers
+        self.late_rows_dropped = planner.late_rows_dropped  # by the operator that they were too late for, in this process
+        self.work = by_place(flow, planner)  # what is emulated, of the actors that have any
+        self.bind(job or flow.name)
 
-    # --- stages --------------------------------------------------------------------------------------------------------
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in _NOT_SHIPPED}
 
-    def _place(self, node: Node) -> None:
-        """Give a node a stage of its own, or fuse it to the one that it reads from."""
-        work = node.work
-        if isinstance(work, Operator):
-            self._stage_of[node] = self._new_stage(node, work)
-            return
-        (upstream,) = node.inputs
-        stage = self._stage_of[upstream.node]
-        if upstream.name == MAIN and (work.is_cheap or not stage.operator.runs_alone):
-            stage.steps.append(work.describe())
-            self._stage_of[node] = stage
-            return
-        passing = PassThrough(work.name, work, work.kind, work.describe())
-        self._stage_of[node] = self._new_stage(node, passing)
-
-    def _new_stage(self, node: Node, operator: Operator) -> Stage:
-        if isinstance(node, SourceNode):
-            source = self._sources.get(node.name, node.source)
-            splits = source.splits(node.splits)
-            partitions = len(splits)
-        elif operator.is_single:
-            partitions = 1
-        elif operator.is_keyed:
-            partitions = self.flow.partitions
-        elif node is self.flow.errors_node:
-            partitions = 1
-        else:
-            partitions = max(self._senders(upstream) for upstream in node.inputs)
-        if isinstance(operator, SinkRows) and operator.name in self._sinks:
-            operator = SinkRows(operator.name, operator.schema, self._sinks[operator.name])
-        # Behind the stream of errors there is no second one: a bad row there fails the job.
-        on_error = "fail" if node in self._handles_errors else self.flow.on_error
-        stage = Stage(self.job, operator, partitions, on_error, self.late_rows_dropped)
-        stage.upstreams = [set() for _ in range(partitions)]
-        stage.downstreams = [set() for _ in range(partitions)]
-        if isinstance(node, SourceNode):
-            for number, split in enumerate(splits):
-                address = actor_address(self.job, f"{operator.name}.source", number)
-                reader = SourceReader(source, split, address, stage.addresses[number], self.flow.watermark_every_ms)
-                stage.upstreams[number].add(address)
-                self.readers.append(reader)
-        self.stages.append(stage)
-        return stage
-
-    def _senders(self, output: StreamOutput) -> int:
-        """How many partitions an output comes from: late rows come from wherever they were found to be late."""
-        work = output.node.work
-        if output.name == LATE and isinstance(work, Operator) and not work.finds_late_rows:
-            return max(self._stage_of[upstream.node].partitions for upstream in output.node.inputs)
-        return self._stage_of[output.node].partitions
-
-    def _heads(self, node: Node) -> bool:
-        """Whether a node is the first of its stage."""
-        return self._stage_of[node].name == node.name
-
-    # --- connections ---------------------------------------------------------------------------------------------------
-
-    def _connect(self, node: Node) -> None:
-        stage = self._stage_of[node]
-        if isinstance(node.work, Step):  # behind an actor that only passes rows on
-            step = StepBranch(node.work)
-            step.branches = self._branches(stage, StreamOutput(node))
-            stage.outlets[MAIN] = [step]
-        else:
-            stage.outlets[MAIN] = self._branches(stage, StreamOutput(node))
-            if node.work.finds_late_rows:
-                stage.outlets[LATE] = self._branches(stage, StreamOutput(node, LATE))
-        if self.flow.errors_node is not None and node not in self._handles_errors:
-            errors = self._stage_of[self.flow.errors_node]
-            stage.outlets[ERRORS_OUTPUT] = [self._edge(stage, errors, 0, Onward(), ERRORS_OUTPUT, [])]
-
-    def _branches(self, stage: Stage, output: StreamOutput) -> list[Branch]:
-        """All ways on from an output, as seen by the stage that produces it."""
-        branches: list[Branch] = []
-        for node, port in consumers(self.nodes, output):
-            target = self._stage_of[node]
-            work = node.work
-            if isinstance(work, Step) and target is stage:
-                step = StepBranch(work)
-                step.branches = self._branches(stage, StreamOutput(node))
-                branches.append(step)
-            elif isinstance(work, Step):
-                branches.append(self._edge(stage, target, 0, Onward(), output.name, []))
-            else:
-                late = [] if work.finds_late_rows else self._branches(stage, StreamOutput(node, LATE))
-                branches.append(self._edge(stage, target, port, work.exchange(port), output.name, late))
-        return branches
-
-    def _edge(self, sender: Stage, receiver: Stage, port: int, exchange: Exchange, output: str, late: list[Branch]) -> Edge:
-        every = range(receiver.partitions)
-        for number, address in enumerate(sender.addresses):
-            for partition in (number % receiver.partitions,) if isinstance(exchange, Onward) else every:
-                sender.downstreams[number].add(receiver.addresses[partition])
-                receiver.upstreams[partition].add(address)
-        keys = getattr(exchange, "keys", ())
-        described = "onward" if isinstance(exchange, Onward) else f"by {', '.join(keys)}" if keys else "all to one"
-        self.links.append(StageLink(sender, receiver, output, described))
-        return Edge(exchange, receiver.name, receiver.addresses, port, late)
-
-    def _keep_order(self) -> None:
-        """Rows that ran at several workers arrive in any order: what feeds an operator that minds must not spread them."""
-        for stage in reversed(self.stages):
-            if stage.operator.needs_order or stage.keeps_order:
-                for link in self.links:
-                    if link.receiver is stage and link.sender.operator.emits_per_row:
-                        link.sender.keeps_order = True
-
-    def _spare_watermarks(self) -> None:
-        """A watermark is a barrier: have each stage pass on only those that change something downstream."""
-        for stage in reversed(self.stages):
-            stage.told_grid_ms = gcd(*(link.receiver.heard_grid_ms for link in self.links if link.sender is stage))
-        by_address = {address: stage for stage in self.stages for address in stage.addresses}
+    def bind(self, job: str) -> None:
+        """Give the plan to a job: from now on its actors have addresses."""
+        self.job = job
+        for stage in self.stages:
+            stage.bind(job)
+        for edge in self.edges:
+            edge.bind(job)
         for reader in self.readers:
-            reader.grid_ms = by_address[reader.target].heard_grid_ms
-
-    def _after_errors(self) -> set[Node]:
-        """The stream of errors and all that is made of it: what goes wrong there has nowhere to go."""
-        after: set[Node] = set()
-        for node in self.nodes:
-            if node is self.flow.errors_node or any(upstream.node in after for upstream in node.inputs):
-                after.add(node)
-        return after
+            reader.bind(job)
 
     @property
     def addresses(self) -> list[Address]:
         return [address for stage in self.stages for address in stage.addresses]
 
+    def open_splits(self, here: Collection[Address]) -> list[SourceReader]:
+        """Open the splits that are read at these actors, and touch no source that is read elsewhere only."""
+        by_operator: defaultdict[str, list[SourceReader]] = defaultdict(list)
+        for reader in self.readers:
+            by_operator[reader.operator].append(reader)
+        opened: list[SourceReader] = []
+        for operator, readers in by_operator.items():
+            if not any(reader.address in here for reader in readers):
+                continue
+            splits = readers[0].source.splits(readers[0].splits_wanted)
+            for reader, split in zip(readers, splits, strict=False):
+                if reader.address in here:
+                    reader.split = split
+                    opened.append(reader)
+                else:
+                    split.close()
+            if len(splits) != len(readers):
+                for split in splits:
+                    split.close()
+                raise OperatorFailure(
+                    f"source '{operator}' has {len(splits)} splits here and {len(readers)} where it was submitted; "
+                    "see that all machines see the same files."
+                )
+        return opened
 
-def _known(flow: Dataflow, substitutes: Mapping[str, T], kind: str) -> Mapping[str, T]:
-    """Refuse a substitute for something that the flow does not have."""
-    wanted = SourceNode if kind == "source" else Node
-    names = [
-        node.name
-        for node in flow.nodes
-        if isinstance(node, wanted) and (kind == "source" or isinstance(node.work, SinkRows))
-    ]
-    for name in substitutes:
-        if name not in names:
-            raise FlowError(f"dataflow '{flow.name}' has no {kind} '{name}'; it has {', '.join(names)}.")
-    return substitutes
+    def close_splits(self) -> None:
+        """Close all that were opened to make the plan."""
+        for reader in self.readers:
+            reader.split.close()

@@ -28,17 +28,18 @@ from dirigo.kernel import Address, Context, CriticalRun, DirigoError, actor_addr
 class Stage:
     """One operator of the physical plan. Its partitions are the actors."""
 
-    job: str
     operator: Operator
     partitions: int
     on_error: OnError
     late_rows_dropped: Counter[str] = field(default_factory=Counter)  # of the whole plan
     steps: list[str] = field(default_factory=list)  # the names of what was fused to it
     outlets: dict[str, list[Branch]] = field(default_factory=dict)
-    upstreams: list[set[Address]] = field(default_factory=list)  # by partition
-    downstreams: list[set[Address]] = field(default_factory=list)
+    upstreams: list[set[str]] = field(default_factory=list)  # places, by partition
+    downstreams: list[set[str]] = field(default_factory=list)
     keeps_order: bool = False  # for the sake of an operator downstream
     told_grid_ms: int = 0  # what downstream needs to hear of time: see Operator.watermark_grid_ms
+    addresses: tuple[Address, ...] = ()  # of its actors, once it belongs to a job
+    _job: str = ""
 
     @property
     def name(self) -> str:
@@ -54,11 +55,33 @@ class Stage:
         return gcd(self.operator.watermark_grid_ms, self.told_grid_ms)
 
     @cached_property
-    def addresses(self) -> tuple[Address, ...]:
-        return tuple(actor_address(self.job, self.name, partition) for partition in range(self.partitions))
+    def places(self) -> tuple[str, ...]:
+        """Its actors, as all jobs of the flow have them: addresses without the job."""
+        return tuple(f"{self.name}/{partition}" for partition in range(self.partitions))
+
+    def bind(self, job: str) -> None:
+        """Become a stage of a job."""
+        self._job = job
+        self.addresses = tuple(actor_address(job, self.name, partition) for partition in range(self.partitions))
+
+    def upstreams_of(self, partition: int) -> list[Address]:
+        return sorted(f"{self._job}/{place}" for place in self.upstreams[partition])
+
+    def downstreams_of(self, partition: int) -> list[Address]:
+        return sorted(f"{self._job}/{place}" for place in self.downstreams[partition])
 
     def new_states(self, partition: int) -> StageStates:
-        return StageStates(sorted(self.upstreams[partition]), self.operator.new_states())
+        return StageStates(self.upstreams_of(partition), self.operator.new_states())
+
+
+@dataclass(frozen=True)
+class StageLink:
+    """One connection between stages, for drawings."""
+
+    sender: Stage
+    receiver: Stage
+    output: str
+    exchange: str  # "onward" or the keys
 
 
 class StageBehaviour:
@@ -69,7 +92,7 @@ class StageBehaviour:
     def __init__(self, stage: Stage, partition: int, states: StageStates) -> None:
         self._stage = stage
         self._operator = stage.operator
-        self._downstreams = sorted(stage.downstreams[partition])
+        self._downstreams = stage.downstreams_of(partition)
         self._told_grid_ms = stage.told_grid_ms
         self._partition = partition
         self._states = states

@@ -30,11 +30,13 @@ def newest_of(times: Times) -> int:
 class SourceReader:
     """One split of a source, and the one actor that it feeds."""
 
-    def __init__(self, source: Source, split: Split, address: Address, target: Address, watermark_every_ms: int) -> None:
+    def __init__(self, source: Source, split: Split, place: str, target_place: str, watermark_every_ms: int) -> None:
         self.source = source
         self.split = split
-        self.address = address  # of the kernel's source
-        self.target = target
+        self.splits_wanted = 1  # of the source, which may give fewer
+        self._place, self._target_place = place, target_place
+        self.address: Address = place  # of the kernel's source; with the job in front, once the plan belongs to one
+        self.target: Address = target_place
         self.watermark = BEGINNING
         self.newest_ms = BEGINNING  # event time of the newest row so far
         self.rows = 0
@@ -47,6 +49,18 @@ class SourceReader:
         self._is_idle = False
         self._holds_time = False  # the last read_batch said that more rows of its age follow
         self._quiet_since_s: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A split stays in its process: whoever reads it opens it."""
+        return {name: value for name, value in vars(self).items() if name != "split"}
+
+    def bind(self, job: str) -> None:
+        self.address, self.target = f"{job}/{self._place}", f"{job}/{self._target_place}"
+
+    @property
+    def operator(self) -> str:
+        """The name of the operator that it feeds."""
+        return self._target_place.rpartition("/")[0]
 
     def read(self, rows_max: int, now_s: float) -> Sequence[Output | CriticalOutput]:
         """What to emit now: perhaps rows, perhaps a watermark, at last the end. Empty: nothing has come, ask again later."""

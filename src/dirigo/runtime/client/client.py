@@ -116,11 +116,10 @@ class Client:
             raise ControlError(f"a budget of {budget_bytes} bytes lets nothing run; give 1 or more.")
         if name is not None:
             check_name(name, "a job needs a name")
-        shipment = ship(flow)
-        how = (None, "") if strategy is None else named_shipment(strategy)
         job = Job(flow, name=name)
-        for reader in job.readers:
-            reader.split.close()
+        job.plan.close_splits()
+        shipment = ship(job.plan, flow.name)
+        how = (None, "") if strategy is None else named_shipment(strategy)
         job.prepare_sinks()
         request = control.Submit(job.name, shipment, manifest_of(job), budget_bytes, *how)
         status = self._ask(request, control.JobStatus)

@@ -1,4 +1,4 @@
-"""A dataflow as bytes that any worker can read: the user's code goes along, whatever file it is in.
+"""The plan of a dataflow as bytes that any worker can read: the user's code goes along, whatever file it is in.
 
 Functions and classes of installed packages are named; those of the user's own files, imported or not, are sent whole. Sinks
 that belong to whoever submits the job stay there: in their place goes one that writes to the results log.
@@ -21,11 +21,10 @@ from typing import Any
 
 import cloudpickle
 
-from dirigo.flow import Dataflow
-from dirigo.flow.api.dataflow import SourceNode
 from dirigo.flow.api.strategy import strategy_of
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.plan.job import Job
+from dirigo.flow.plan.plan import Plan
 from dirigo.flow.sinks.sink import Sink
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime.control import Manifest
@@ -38,22 +37,22 @@ SHIPMENT_BYTES_MOST = 256 << 20
 _registry = Lock()  # around the registry of cloudpickle, which is the whole process's
 
 
-def ship(flow: Dataflow) -> bytes:
-    """The flow as bytes."""
+def ship(plan: Plan, name: str) -> bytes:
+    """The plan of a flow of this name as bytes."""
     stream = io.BytesIO()
     with _registry, _user_modules_by_value():
         try:
-            _Shipper(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(flow)
+            _Shipper(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(plan)
         except Exception as error:  # pickling runs the user's code
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ControlError(
-                f"dataflow '{flow.name}' cannot be sent to the workers ({reason}); keep open files, locks, connections and "
+                f"dataflow '{name}' cannot be sent to the workers ({reason}); keep open files, locks, connections and "
                 "generators out of it, and make them inside a function."
             ) from error
     shipment = stream.getvalue()
     if len(shipment) > SHIPMENT_BYTES_MOST:
         raise ControlError(
-            f"dataflow '{flow.name}' comes to {len(shipment) >> 20} MiB with all that it holds, and at most "
+            f"dataflow '{name}' comes to {len(shipment) >> 20} MiB with all that it holds, and at most "
             f"{SHIPMENT_BYTES_MOST >> 20} can be sent; let its source read the rows from files instead."
         )
     return shipment
@@ -74,10 +73,10 @@ def _shipped(strategy: Strategy) -> bytes:
             raise ControlError(f"the strategy {strategy.name} cannot be sent to the workers ({reason}).") from error
 
 
-def unship(shipment: bytes) -> Dataflow:
-    flow = pickle.loads(shipment)
-    assert isinstance(flow, Dataflow)
-    return flow
+def unship(shipment: bytes) -> Plan:
+    plan = pickle.loads(shipment)
+    assert isinstance(plan, Plan)
+    return plan
 
 
 def manifest_of(job: Job) -> Manifest:
@@ -90,11 +89,11 @@ def manifest_of(job: Job) -> Manifest:
         operator = stage.operator
         if isinstance(operator, SinkRows) and operator.sink.is_outside:
             sinks[operator.name] = (stage.partitions, plain_schema(operator.schema).serialize().to_pybytes())
-    for node in job.plan.nodes:
-        if isinstance(node, SourceNode) and isinstance(node.source, PushedSource):
-            splits = sum(reader.source is node.source for reader in job.readers)
-            pushed[node.name] = (splits, node.source.schema.serialize().to_pybytes())
-    slo = job.flow.slo
+    for reader in job.readers:
+        if isinstance(reader.source, PushedSource):
+            splits = pushed.get(reader.operator, (0, b""))[0] + 1
+            pushed[reader.operator] = (splits, reader.source.schema.serialize().to_pybytes())
+    slo = job.slo
     objective = (None, None) if slo is None or slo.latency_ms is None else (slo.latency_ms, slo.target)
     return Manifest(leaves, len(job.plan.addresses), sinks, pushed, *objective)
 

@@ -63,7 +63,7 @@ class InstalledJob:
         pattern = pickle.loads(install.strategy)  # of a holder of the cluster's keys, as the flow is
         self.new_strategy = partial(for_worker, pattern)
         self.latency_s = job.objective.latency_s
-        self.weight = 1.0 if job.flow.slo is None else job.flow.slo.weight
+        self.weight = 1.0 if job.slo is None else job.slo.weight
         self.helpers: frozenset[WorkerId] = frozenset()  # the workers that know it, once it has started
         self.helpers_version = 0
         self.used: set[WorkerId] = set()  # other workers that something of it was sent to from here
@@ -79,15 +79,11 @@ class InstalledJob:
         self.specs = [hosted(spec, operators[spec.address], schemas) for spec in job.specs()]
         self.remains: list[Any] = []  # what the kernel kept for it, once it is gone
         self.source_workers = frozenset(job.homes[reader.address] for reader in job.readers)
-        self.readers: list[SourceReader] = []  # those that are read here
         self.sources: dict[Address, SourceActor] = {}
         self.staging: dict[tuple[str, int], Staging] = {}  # (source, split) -> where rows from outside wait
         self._staging_lock = Lock()  # rows come in on one thread, and are released on another
-        for reader in job.readers:
-            if job.homes[reader.address] == worker:
-                self.readers.append(reader)
-            else:
-                reader.split.close()
+        here = {reader.address for reader in job.readers if job.homes[reader.address] == worker}
+        self.readers = job.plan.open_splits(here)  # those that are read here
         # An earlier attempt may still be about to let go of its own.
         self._attach(post_result, folder / f"{install.job}.{install.attempt}")
         self.active = list(self.readers)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import zmq
 
+from dirigo.flow.plan.plan import Plan
 from dirigo.kernel import DirigoError, Message, WorkerId
 from dirigo.kernel.interface.message import SyncReply, SyncRequest, Unsync
 from dirigo.runtime.client.shipment import named_shipment, ship
@@ -205,7 +206,8 @@ def _workers(count: int) -> Iterator[list[_Worker]]:
 def _install(lessees: int, rounds: int) -> Install:
     flow = flow_of(partial(_schedule, lessees, rounds), _STATE_BYTES)
     workers = tuple(range(lessees + 1))
-    return Install(flow.name, ship(flow), workers, _BUDGET_BYTES, named_shipment(ForwardingInTurn(HOLDER, lessees))[0])
+    strategy, _ = named_shipment(ForwardingInTurn(HOLDER, lessees))
+    return Install(flow.name, ship(Plan(flow), flow.name), workers, _BUDGET_BYTES, strategy)
 
 
 def _schedule(lessees: int, rounds: int) -> Iterator[Entry]:
