@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
+import cloudpickle
 import pyarrow as pa
+import pytest
 
 import dirigo.flow as dg
 from dirigo.flow.plan.plan import Plan
+from dirigo.flow.sources.source import Split
 from flow.flows import TS_SCHEMA, collected, event, run_inline
 
 ROWS = [event("ab"[number % 2], number, number) for number in range(10)]
@@ -144,3 +149,49 @@ def test_a_time_column_survives_the_plan_with_its_type() -> None:
     out = collected(flow.source(dg.from_iterable([batch], time="at")).window(dg.Tumbling("1s")).aggregate(n=dg.count()))
     run_inline(flow)
     assert out.table["n"].to_pylist() == [2]
+
+
+# --- plans that travel ----------------------------------------------------------------------------------------------------
+
+
+class Counted(dg.Source):
+    """Notes how often its splits were asked for; has as many as its class says at that moment."""
+
+    has = 3
+    asked = 0
+
+    def splits(self, wanted: int) -> list[Split]:
+        Counted.asked += 1
+        return [dg.from_iterable(ROWS).splits(1)[0] for _ in range(min(wanted, Counted.has))]
+
+
+def travelled(monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """A plan of two sources as it comes to a worker."""
+    monkeypatch.setattr(Counted, "asked", 0)
+    flow = dg.Dataflow("travels")
+    one, other = (
+        flow.source(Counted(dg.from_iterable(ROWS).schema, name=name, is_bounded=True), splits=4)
+        for name in ("one", "other")
+    )
+    one.union(other).sink(dg.discard())
+    plan: Plan = pickle.loads(cloudpickle.dumps(Plan(flow)))
+    assert Counted.asked == 2
+    return plan
+
+
+def test_a_plan_that_travelled_opens_the_splits_that_are_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = travelled(monkeypatch)
+    plan.bind("job~7")
+    opened = plan.open_splits({"job~7/one.source/0", "job~7/one.source/2"})
+    assert [reader.address for reader in opened] == ["job~7/one.source/0", "job~7/one.source/2"]
+    assert [reader.target for reader in opened] == ["job~7/one/0", "job~7/one/2"]
+    assert Counted.asked == 3  # not of the other source
+    assert not any(hasattr(reader, "split") for reader in plan.readers if reader not in opened)
+
+
+@pytest.mark.parametrize("has", [2, 4])
+def test_a_source_with_other_splits_at_a_worker_is_refused(monkeypatch: pytest.MonkeyPatch, has: int) -> None:
+    plan = travelled(monkeypatch)
+    monkeypatch.setattr(Counted, "has", has)
+    with pytest.raises(dg.OperatorFailure, match=rf"^source 'one' has {has} splits here and 3 where it was submitted; see"):
+        plan.open_splits({"travels/one.source/1"})
