@@ -13,7 +13,7 @@ import zmq
 from dirigo.runtime import control
 from dirigo.runtime.client.client import Client
 from dirigo.runtime.controller.controller import Controller
-from dirigo.runtime.transport.channel import Channel, decode_head
+from dirigo.runtime.transport.control_link import ControlLink, decode_head
 from dirigo.runtime.transport.keys import KeyPair
 from runtime.clusters import PATIENCE_S, until
 
@@ -97,7 +97,7 @@ class Pretender:
         self._socket.linger = 0
         controller.bootstrap(worker).keys.secure_client(self._socket)
         self._socket.connect(controller.access.controller)
-        self._channel = Channel(self._send, time.monotonic)
+        self._channel = ControlLink(self._send, time.monotonic)
         nowhere = "tcp://127.0.0.1:1"  # others may connect to it, in vain
         key = KeyPair.new().public
         hello = control.Hello(controller.run_id, worker, "nowhere", 0, nowhere, nowhere, nowhere, key)

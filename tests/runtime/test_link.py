@@ -71,7 +71,7 @@ class Pair:
         if ack is not None:
             self.settled += [parcel.number for parcel in self.sending.acknowledge(ack[0], self.now)]
             if ack[1]:
-                self.sending.rewind()
+                self.sending.resend()
                 self.offer()
 
     def _acknowledge(self) -> None:
@@ -81,7 +81,7 @@ class Pair:
     def tend(self) -> None:
         self.now += TEND_S
         if self.sending.is_stuck(self.now):
-            self.sending.rewind()
+            self.sending.resend()
         self.offer()
         if self.receiving.owes_soon():
             self._acknowledge()
@@ -176,7 +176,7 @@ def test_what_the_socket_did_not_take_is_offered_again_from_there() -> None:
     assert [parcel.number for parcel in sending.unsent()] == [3, 4]
     sending.acknowledge(1, 0.0)
     assert [parcel.number for parcel in sending.unsent()] == [3, 4]
-    sending.rewind()
+    sending.resend()
     assert [parcel.number for parcel in sending.unsent()] == [2, 3, 4]
     sending.acknowledge(3, 0.0)  # of copies that were sent before
     assert [parcel.number for parcel in sending.unsent()] == [4]

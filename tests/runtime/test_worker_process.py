@@ -18,7 +18,7 @@ import zmq
 from dirigo.runtime import control
 from dirigo.runtime.client.client import Client
 from dirigo.runtime.controller.controller import Controller
-from dirigo.runtime.transport.channel import Channel, decode_head
+from dirigo.runtime.transport.control_link import ControlLink, decode_head
 from dirigo.runtime.transport.keys import WORKER, KeyPair, KeyRing
 from dirigo.runtime.worker import process as worker_process
 from dirigo.runtime.worker.process import _Worker
@@ -103,7 +103,7 @@ def test_many_reports_at_once_wait_for_a_slow_controller(tmp_path: Path, monkeyp
         thread = threading.Thread(target=work)
         thread.start()
         identity, _ = socket.recv_multipart()
-        channel = Channel(lambda *frames: socket.send_multipart([identity, *frames]) is None, time.monotonic, 7)
+        channel = ControlLink(lambda *frames: socket.send_multipart([identity, *frames]) is None, time.monotonic, 7)
         channel.say(msgspec.msgpack.encode(control.Pulse()))
         core = workers[0].core
         for report in reports:

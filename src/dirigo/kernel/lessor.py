@@ -106,7 +106,7 @@ class Lessor(Instance):
 
     def has_lessees_among(self, workers: Collection[WorkerId]) -> bool:
         leased = self._leases is not None and not self._leases.leased.isdisjoint(workers)
-        return leased or (self.round is not None and not set(self.round.participants).isdisjoint(workers))
+        return leased or (self.round is not None and not set(self.round.lessees).isdisjoint(workers))
 
     # --- messages in ---------------------------------------------------------------------------------------------------
 
@@ -342,13 +342,13 @@ class Lessor(Instance):
             if len({program.message.final for program in barrier.programs}) > 1:
                 raise self.error("one-end", f"SYNC_ONE {barrier.programs[0].message.barrier} ends only some upstreams")
         self.last_round += 1
-        participants = self._participants(barriers)
-        self.round = Round(self.last_round, barriers, participants, scales_in)
+        lessees = self._lessees_of(barriers)
+        self.round = Round(self.last_round, barriers, lessees, scales_in)
         self.outbox.send_all_waiting_home()
         self.host.barriers.setdefault(self.address, self.host.now)
         self.enter(Event.ROUND_STARTS)
         self.begin_round()
-        for worker in participants:
+        for worker in lessees:
             self.host.outgoing.append(
                 SyncRequest(
                     self.address,
@@ -364,7 +364,7 @@ class Lessor(Instance):
     def _ready_barriers(self) -> list[Barrier]:
         return ready_barriers(self.upstreams)
 
-    def _participants(self, barriers: list[Barrier]) -> tuple[WorkerId, ...]:
+    def _lessees_of(self, barriers: list[Barrier]) -> tuple[WorkerId, ...]:
         """Everybody who may have something of this actor's: the leased, and whom the cuts name."""
         workers = set(self._leases.leased) if self._leases is not None else set()
         for barrier in barriers:
@@ -401,7 +401,7 @@ class Lessor(Instance):
         if self.round is None or reply.round != self.round.number or reply.origin in self.round.replies:
             self.tell(f"dropped a stale reply of w{reply.origin} to round {reply.round}")
             return
-        if reply.origin not in self.round.participants:
+        if reply.origin not in self.round.lessees:
             raise self.error("lessees-are-frozen", f"w{reply.origin} replied but takes no part in round {reply.round}")
         self.tell(f"w{reply.origin} replied to round {reply.round}")
         if reply.returned:
@@ -413,16 +413,16 @@ class Lessor(Instance):
         """Put the partial states together, in the order of the workers, once all of them are here."""
         current = self.round
         assert current is not None
-        if len(current.replies) < len(current.participants):
+        if len(current.replies) < len(current.lessees):
             return False
-        if not current.participants:
+        if not current.lessees:
             self._consolidated(current)
             return True
         merge = partial(current.merge_into, self.states)
         return current.handle_states(self, ErrandKind.MERGE, merge, lambda _: self._consolidated(current))
 
     def _consolidated(self, current: Round) -> None:
-        for worker in current.participants:
+        for worker in current.lessees:
             reply = current.replies[worker]
             self.add_timers(reply.timers)
             self.outbox.collect(worker, reply.sent)
@@ -492,7 +492,7 @@ class Lessor(Instance):
         if self._leases is not None:
             self._leases.end_round()
         self._unsync(current)
-        self.host.count_round(self.address, bool(current.participants))
+        self.host.count_round(self.address, bool(current.lessees))
         self.host.barriers.pop(self.address, None)
         arrived = [upstream.programs[0].arrived for upstream in self.upstreams.values() if upstream.programs]
         if arrived:
@@ -532,10 +532,10 @@ class Lessor(Instance):
         if self.view is not None:
             self.view_version = current.number
             if self._leases is not None:
-                self._leases.up_to_date = set(current.participants)
+                self._leases.up_to_date = set(current.lessees)
         closed = tuple(sorted(self.outbox.informed))
         self.outbox.informed.clear()
-        for worker in current.participants:
+        for worker in current.lessees:
             ended = worker not in self.leases.leased
             self.host.outgoing.append(
                 Unsync(self.address, worker, self.worker, current.number, closed, ended, self.view_version, self.view)

@@ -23,8 +23,8 @@ class Round:
         "agenda",
         "barriers",
         "is_apart",
+        "lessees",
         "number",
-        "participants",
         "replies",
         "scales_in",
         "task",
@@ -33,14 +33,14 @@ class Round:
         "view",
     )
 
-    def __init__(self, number: int, barriers: list[Barrier], participants: tuple[WorkerId, ...], scales_in: bool) -> None:
+    def __init__(self, number: int, barriers: list[Barrier], lessees: tuple[WorkerId, ...], scales_in: bool) -> None:
         self.number = number
         self.barriers = barriers
-        self.participants = participants
+        self.lessees = lessees
         self.scales_in = scales_in  # this round ends all leases
         self.replies: dict[WorkerId, SyncReply] = {}
         self.undrained = self.programs()  # whose dependencies at the lessor were not all done when last looked at
-        self.unacknowledged = set(participants)  # lessees whose receipt of SYNC_REQUEST is not known
+        self.unacknowledged = set(lessees)  # lessees whose receipt of SYNC_REQUEST is not known
         self.agenda: deque[Output | CriticalOutput | CriticalRun] = deque()  # what is left to do in CRITICAL
         self.task: CriticalRun | None = None  # the critical message that the worker has been given
         self.is_apart = False  # the host has its states in hand: the round waits for that
@@ -61,7 +61,7 @@ class Round:
 
     def merge_into(self, states: States) -> None:
         """Put the partial states together, in the order of the workers."""
-        for worker in self.participants:
+        for worker in self.lessees:
             states.merge(self.replies[worker].partial)
 
     def handle_states(

@@ -24,7 +24,7 @@ def _in_the_round(lessor: Lessor) -> list[str]:
             channel = lessor.upstreams[sender].channels.get(origin)
             if (done := channel.done if channel is not None else 0) < cut:
                 missing.append(f"{cut - done} messages from {instance_name(sender, origin)}")
-    for worker in current.participants:
+    for worker in current.lessees:
         if worker not in current.replies:
             got = "has not acknowledged" if worker in current.unacknowledged else "has not answered"
             missing.append(f"{instance_name(lessor.address, worker)}, which {got} round {current.number}")

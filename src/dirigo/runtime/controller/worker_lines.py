@@ -1,4 +1,4 @@
-"""The controller's end of the channels to its workers: orders go out, reports come in, and a cut loses none of them."""
+"""The controller's end of the links to its workers: orders go out, reports come in, and a cut loses none of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 import zmq
 
 from dirigo.runtime.transport.authenticator import Refusals
-from dirigo.runtime.transport.channel import Channel, ChannelHead, Taken, decode_head
+from dirigo.runtime.transport.control_link import ControlHead, ControlLink, Taken, decode_head
 
 GONE_AFTER_S = 12.0  # without a connection; a process that has died is usually started again sooner, and tells more
 STUCK_AFTER_S = 15.0  # without an acknowledgment of what it was sent
@@ -21,9 +21,9 @@ _STRANGER = Taken(problem="a report of a worker that is not a member")
 
 @dataclass
 class _Line:
-    """The channel to one process."""
+    """The link to one process."""
 
-    channel: Channel
+    link: ControlLink
     gone_s: float | None = None  # since when there is no connection to it, if that was noticed
     parts_at_s: float | None = None  # when it is given up, if the process was told to go
 
@@ -45,7 +45,7 @@ class Lines:
                 line.gone_s = time.monotonic()
             return is_sent
 
-        line = self._lines[identity] = _Line(Channel(send, time.monotonic, incarnation))
+        line = self._lines[identity] = _Line(ControlLink(send, time.monotonic, incarnation))
 
     def close(self, identity: bytes) -> None:
         """A process is lost: nothing more is said to it, or heard of it."""
@@ -62,17 +62,17 @@ class Lines:
         """Something that must arrive."""
         line = self._lines.get(identity)
         if line is not None:
-            line.channel.post(body)
+            line.link.post(body)
 
     def pulse(self, identity: bytes, body: bytes) -> None:
         """Something that may get lost."""
         line = self._lines.get(identity)
         if line is not None:
-            line.channel.say(body)
+            line.link.say(body)
 
     def turn_away(self, identity: bytes, body: bytes) -> None:
         """Tell a process that is not let in."""
-        self._send(identity, _encoder.encode(ChannelHead(0, 0, 0, 0, False)), body)
+        self._send(identity, _encoder.encode(ControlHead(0, 0, 0, 0, False)), body)
 
     def _send(self, identity: bytes, head: bytes, body: bytes) -> bool:
         try:
@@ -91,17 +91,17 @@ class Lines:
         if line is None:
             return _STRANGER
         line.gone_s = None
-        return line.channel.take(decoded, len(body))
+        return line.link.take(decoded, len(body))
 
     def tend(self) -> None:
         """Now and then: offer again what could not be sent, and acknowledge what is owed."""
         now = time.monotonic()
         for identity, line in list(self._lines.items()):
-            channel = line.channel
-            channel.offer()
-            if channel.owes_soon or line.parts_at_s is not None:  # nobody sends a pulse to one that is to go
-                channel.say()
-            if line.parts_at_s is not None and (channel.is_settled or now >= line.parts_at_s):
+            link = line.link
+            link.offer()
+            if link.owes_soon or line.parts_at_s is not None:  # nobody sends a pulse to one that is to go
+                link.say()
+            if line.parts_at_s is not None and (link.is_settled or now >= line.parts_at_s):
                 del self._lines[identity]
 
     def is_stuck(self, identity: bytes) -> bool:
@@ -111,9 +111,9 @@ class Lines:
             return False
         if line.gone_s is not None and time.monotonic() - line.gone_s > GONE_AFTER_S:
             return True
-        return line.channel.silent_s() > STUCK_AFTER_S or line.channel.kept_bytes > ORDERED_BYTES_MOST
+        return line.link.silent_s() > STUCK_AFTER_S or line.link.kept_bytes > ORDERED_BYTES_MOST
 
     @property
     def is_settled(self) -> bool:
         """Whether everybody has everything."""
-        return all(line.channel.is_settled for line in self._lines.values())
+        return all(line.link.is_settled for line in self._lines.values())

@@ -180,7 +180,7 @@ class Pusher:
             in_vain += 1
             if in_vain % _IN_VAIN_MOST == 0:
                 connect_again(self._socket, self._place.endpoint)
-            self._sending.rewind()
+            self._sending.resend()
             self._offer()
         kind, body = self._socket.recv_multipart()
         ack = msgspec.msgpack.decode(body, type=StageAck)
@@ -195,7 +195,7 @@ class Pusher:
             if self._sending.kept[0].number > ack.number + 2:
                 raise PushError("The worker has lost rows that it had staged; Spark has to run the task again.")
             self._gap = ack.number
-            self._sending.rewind()
+            self._sending.resend()
             self._offer()
 
     def _impatience(self) -> PushError:

@@ -74,7 +74,7 @@ class LogPosting:
             self._sending.add(SentPacket(number, cut((head, body)), ((job, size),)), now)
             self._under_way += size
         if self._sending.is_stuck(now):
-            self._sending.rewind()
+            self._sending.resend()
             self._look(core, now)
         for packet in self._sending.unsent():
             try:
@@ -120,4 +120,4 @@ class LogPosting:
                 if job is not None:
                     job.logged_bytes += size
             if ack.is_missing:
-                self._sending.rewind()
+                self._sending.resend()

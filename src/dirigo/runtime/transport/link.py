@@ -64,7 +64,7 @@ class Sending:
             self.next_unsent = max(self.next_unsent, number + 1)
         return done
 
-    def rewind(self) -> None:
+    def resend(self) -> None:
         """Send everything that is kept once more."""
         if self.kept:
             self.next_unsent = self.kept[0].number

@@ -65,9 +65,9 @@ class PeerLink:
         if silent_s > RECONNECT_AFTER_S and now - self._connected_s > RECONNECT_AFTER_S:
             self._connected_s = now
             connect_again(self.socket, self._endpoint)
-            sending.rewind()
+            sending.resend()
         elif sending.is_stuck(now):
-            sending.rewind()
+            sending.resend()
         self.offer()
         return silent_s
 
@@ -245,7 +245,7 @@ class Peers:
                 for packet in link.sending.acknowledge(acknowledged, self._clock()):
                     self._settle(packet)
             if head.is_missing:
-                link.sending.rewind()
+                link.sending.resend()
                 link.offer()
         if head.number == 0:
             return ""

@@ -1,4 +1,4 @@
-"""A worker's end of the channel to its controller: reports go out, orders come in, and a cut loses none of them."""
+"""A worker's end of the link to its controller: reports go out, orders come in, and a cut loses none of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import zmq
 
 from dirigo.runtime import control
 from dirigo.runtime.transport.authenticator import Refusals
-from dirigo.runtime.transport.channel import Channel, decode_head
+from dirigo.runtime.transport.control_link import ControlLink, decode_head
 from dirigo.runtime.transport.fragments import cut
 from dirigo.runtime.transport.reconnect import connect_again
 
@@ -30,40 +30,40 @@ class Line:
         self.socket = socket
         self._endpoint = endpoint
         self._refusals = refusals
-        self._channel = Channel(self._send, time.monotonic)
+        self._link = ControlLink(self._send, time.monotonic)
         self._heard_s = self._connected_s = time.monotonic()
         socket.connect(endpoint)
 
     def greet(self, hello: control.Hello) -> None:
-        """Ask to be let in. There is no channel before."""
+        """Ask to be let in. There is no link before."""
         try:
             self.socket.send_multipart(cut([control.encode(hello)]), zmq.NOBLOCK)
         except zmq.Again:
             return  # next time
 
     def beat(self, beat: control.Beat) -> None:
-        self._channel.say(control.encode(beat))
+        self._link.say(control.encode(beat))
 
     def report(self, reports: deque[control.FromWorker]) -> None:
         """Send as much as may be under way at once; the rest waits where it is."""
-        if not self._channel.incarnation:
+        if not self._link.incarnation:
             return
-        self._channel.offer()
-        while reports and self._channel.has_room:
-            self._channel.post(control.encode(reports.popleft()))
+        self._link.offer()
+        while reports and self._link.has_room:
+            self._link.post(control.encode(reports.popleft()))
 
     def look(self) -> None:
         """Now and then: see whether the controller is still there."""
         now = time.monotonic()
         if now - self._heard_s > ALONE_AFTER_S:
             raise ConnectionError("the controller has not been heard of; this worker ends")
-        if self._channel.silent_s() > ALONE_AFTER_S:
+        if self._link.silent_s() > ALONE_AFTER_S:
             raise ConnectionError("the controller does not hear this worker, which ends")
         if now - max(self._heard_s, self._connected_s) > RECONNECT_AFTER_S:
             self._connected_s = now
             _log.warning("the controller at %s is silent; this worker connects anew", self._endpoint)
             connect_again(self.socket, self._endpoint)
-            self._channel.send_again()
+            self._link.send_again()
 
     def orders(self) -> Iterator[control.ToWorker]:
         """What has come."""
@@ -80,16 +80,16 @@ class Line:
                 continue
             if order is not None:
                 yield order
-        if self._channel.owes_now:
-            self._channel.say()
+        if self._link.owes_now:
+            self._link.say()
 
     def acknowledge(self) -> None:
         """Before this worker goes: the controller should know that it need not ask again."""
-        self._channel.say()
+        self._link.say()
 
     def _opened(self, frames: list[bytes]) -> control.ToWorker | None:
         head_frame, body = frames
-        taken = self._channel.take(decode_head(head_frame), len(body))
+        taken = self._link.take(decode_head(head_frame), len(body))
         if taken.problem:
             self._refusals.note(taken.problem)
         return _orders.decode(body) if taken.is_new else None

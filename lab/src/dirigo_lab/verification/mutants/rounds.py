@@ -29,7 +29,7 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
     def mistaken(self: Lessor) -> Any:
         current = self.round
         assert current is not None
-        consolidates = len(current.replies) == len(current.participants)
+        consolidates = len(current.replies) == len(current.lessees)
         result = original(self)
         if consolidates:
             for reply in current.replies.values():
@@ -45,7 +45,7 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
         current = self.round
         assert current is not None
         replies = current.replies
-        if replies and len(replies) == len(current.participants):
+        if replies and len(replies) == len(current.lessees):
             last = max(replies)
             nothing = self.spec.states().take()
             reply = replies[last]
@@ -127,7 +127,7 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @mutant(
-    "skip-silent-lessees", "only lessees that got a forward take part", Lessor, "_participants", "two-barriers", "scale-in"
+    "skip-silent-lessees", "only lessees that got a forward take part", Lessor, "_lessees_of", "two-barriers", "scale-in"
 )
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, barriers: tuple(w for w in original(self, barriers) if w in self.leases.forwarded)

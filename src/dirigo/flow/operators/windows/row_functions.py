@@ -14,9 +14,7 @@ from dirigo.flow.aggregates.columns.panes import PANE
 from dirigo.flow.event_time.time_column import Times
 from dirigo.flow.event_time.watermark import END
 from dirigo.flow.event_time.windows import Span
-from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.windows.aggregation import Rows
-from dirigo.flow.operators.windows.summary import Summary
 from dirigo.flow.rows.bad_rows import Bad, described
 from dirigo.flow.rows.grouping import Grouping
 from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of
@@ -198,15 +196,3 @@ class Folded:
 
     def _combine(self, one: Row, other: Row, check: bool) -> Any:
         return combined(self._function(one, other), self.output_schema if check else None)
-
-
-def finished(
-    summary: Summary, partials: Sequence[pa.RecordBatch], span: Span | None, operator: str, emitter: Emitter
-) -> pa.RecordBatch:
-    """The outcome of a window; what a user's function failed on goes to the emitter."""
-    if not isinstance(summary, Applied | Folded):
-        return summary.finish(partials)
-    bad: list[Bad] = []
-    result = summary.finish_window(partials, span, bad)
-    emitter.bad(bad, operator)
-    return result

@@ -21,8 +21,8 @@ from dirigo.flow.exchange.edge import ByTime, Edge, Exchange, timed
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
-from dirigo.flow.operators.windows.row_functions import Applied, finished
-from dirigo.flow.operators.windows.summary import ALL_SLOTS, RAW_ROWS, Summary, spread_slots, summable
+from dirigo.flow.operators.windows.row_functions import Applied
+from dirigo.flow.operators.windows.summary import ALL_SLOTS, RAW_ROWS, Summary, finished, spread_slots, summable
 from dirigo.flow.operators.windows.windowed import WINDOW_END, WINDOW_START
 from dirigo.flow.rows.grouping import Grouping
 

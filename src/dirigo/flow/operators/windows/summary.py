@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from dirigo.flow.event_time.time_column import Times
+from dirigo.flow.event_time.windows import Span
 from dirigo.flow.exchange.edge import ByKey, Edge
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.exchange.partitions import partition_of, split
-from dirigo.flow.rows.bad_rows import try_each_part
+from dirigo.flow.rows.bad_rows import Bad, try_each_part
 
 ALL_SLOTS = -1  # the port on which several tables of a summary come together, as (slot, table)
 RAW_ROWS = -2  # the port on which rows come that their sender has not summarised
@@ -64,3 +65,22 @@ def spread_slots(exchange: ByKey, partials: Sequence[pa.RecordBatch], edge: Edge
                 by_target.setdefault(partition, []).append((slot, part))
     for partition, parts in by_target.items():
         emitter.send(targets[partition], ALL_SLOTS, [part for part in parts if part[1].num_rows])
+
+
+@runtime_checkable
+class EndsInUserCode(Protocol):
+    """A summary that calls a user's function at the end of a window, which may fail and may want to know the window."""
+
+    def finish_window(self, partials: Sequence[pa.RecordBatch], span: Span | None, bad: list[Bad]) -> pa.RecordBatch: ...
+
+
+def finished(
+    summary: Summary, partials: Sequence[pa.RecordBatch], span: Span | None, operator: str, emitter: Emitter
+) -> pa.RecordBatch:
+    """The outcome of a window; what a user's function failed on goes to the emitter."""
+    if not isinstance(summary, EndsInUserCode):
+        return summary.finish(partials)
+    bad: list[Bad] = []
+    result = summary.finish_window(partials, span, bad)
+    emitter.bad(bad, operator)
+    return result

@@ -18,8 +18,7 @@ from dirigo.flow.exchange.edge import ByKey, ByTime, Edge, Exchange, timed
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
-from dirigo.flow.operators.windows.row_functions import finished
-from dirigo.flow.operators.windows.summary import ALL_SLOTS, RAW_ROWS, Summary, spread_slots, summable
+from dirigo.flow.operators.windows.summary import ALL_SLOTS, RAW_ROWS, Summary, finished, spread_slots, summable
 from dirigo.flow.rows.grouping import Grouping
 from dirigo.flow.rows.own_memory import cut
 

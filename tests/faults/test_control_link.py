@@ -16,7 +16,7 @@ from dirigo.runtime import control
 from dirigo.runtime.controller import worker_lines as lines
 from dirigo.runtime.controller.worker_lines import Lines
 from dirigo.runtime.transport.authenticator import Refusals
-from dirigo.runtime.transport.channel import PACKETS_UNDER_WAY_MOST, Channel, ChannelHead, decode_head
+from dirigo.runtime.transport.control_link import PACKETS_UNDER_WAY_MOST, ControlHead, ControlLink, decode_head
 from dirigo.runtime.transport.keys import KeyPair
 from dirigo.runtime.worker.controller_line import Line
 from runtime.clusters import PATIENCE_S, until
@@ -51,7 +51,7 @@ class Pair:
         self.now = 100.0
         self.wires = (Wire(), Wire())
         clock = lambda: self.now  # noqa: E731
-        self.ends = (Channel(self.wires[0].send, clock, INCARNATION), Channel(self.wires[1].send, clock))
+        self.ends = (ControlLink(self.wires[0].send, clock, INCARNATION), ControlLink(self.wires[1].send, clock))
         self.heard: tuple[list[bytes], list[bytes]] = ([], [])
 
     def deliver(self, wire: int, most: int = 1_000_000) -> None:
@@ -144,18 +144,18 @@ def test_what_is_not_acknowledged_is_counted_and_timed() -> None:
 
 
 def test_packets_of_another_process_and_lies_change_nothing() -> None:
-    channel = Channel(lambda *_: True, lambda: 0.0, INCARNATION)
+    channel = ControlLink(lambda *_: True, lambda: 0.0, INCARNATION)
     channel.post(b"order")
     for head in (
-        ChannelHead(INCARNATION - 1, 1, 1, 1, True),
-        ChannelHead(0, 1, 1, 1, True),
-        ChannelHead(INCARNATION, 1, 1, 2, True),
+        ControlHead(INCARNATION - 1, 1, 1, 1, True),
+        ControlHead(0, 1, 1, 1, True),
+        ControlHead(INCARNATION, 1, 1, 2, True),
     ):
         taken = channel.take(head, 10)
         assert taken.problem
         assert not taken.is_new
     assert not channel.is_settled
-    assert channel.take(ChannelHead(INCARNATION, 1, 1, 1, False), 10).is_new
+    assert channel.take(ControlHead(INCARNATION, 1, 1, 1, False), 10).is_new
     assert channel.is_settled
 
 
@@ -174,7 +174,7 @@ def test_a_worker_whose_welcome_was_lost_is_welcomed_again(tmp_path: Path) -> No
         until(lambda: socket.poll(0), "it is heard")
         while socket.poll(500):  # until the next pulse, nothing of it is noticed
             socket.recv_multipart()
-        channel = Channel(lambda *frames: socket.send_multipart(frames) is None, time.monotonic)
+        channel = ControlLink(lambda *frames: socket.send_multipart(frames) is None, time.monotonic)
         orders: list[control.ToWorker] = []
         until_s = time.monotonic() + PATIENCE_S
         while not orders and time.monotonic() < until_s:
@@ -204,10 +204,10 @@ def test_a_worker_that_is_to_go_hears_so_although_its_slot_is_forgotten(monkeypa
     made.tend()
     head = decode_head(sent[-1][0])
     assert (head.number, head.newest) == (0, 1)  # it can tell that something is missing
-    answer = msgspec.msgpack.encode(ChannelHead(INCARNATION, 0, 0, 0, True))
+    answer = msgspec.msgpack.encode(ControlHead(INCARNATION, 0, 0, 0, True))
     made.take(b"worker", answer, b"")
     assert sent[-1][1] == b"go"
-    made.take(b"worker", msgspec.msgpack.encode(ChannelHead(INCARNATION, 0, 0, 1, False)), b"")
+    made.take(b"worker", msgspec.msgpack.encode(ControlHead(INCARNATION, 0, 0, 1, False)), b"")
     made.tend()
     assert made.take(b"worker", answer, b"").problem, "it is a stranger now"
     made.open(b"silent", INCARNATION + 1)

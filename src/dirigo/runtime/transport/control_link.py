@@ -20,7 +20,7 @@ BYTES_UNDER_WAY_MOST = 8 << 20  # or one packet, if that is larger
 _encoder = msgspec.msgpack.Encoder()
 
 
-class ChannelHead(msgspec.Struct, frozen=True, array_like=True):
+class ControlHead(msgspec.Struct, frozen=True, array_like=True):
     """What a packet begins with; a record follows, or nothing."""
 
     incarnation: int  # of the worker's process; 0 for one that was not let in
@@ -37,17 +37,17 @@ class Taken(NamedTuple):
     problem: str = ""  # why it was refused
 
 
-_heads = msgspec.msgpack.Decoder(ChannelHead)
+_heads = msgspec.msgpack.Decoder(ControlHead)
 _AGAIN = Taken()
 _NEW = Taken(is_new=True)
 
 
-def decode_head(frame: bytes) -> ChannelHead:
+def decode_head(frame: bytes) -> ControlHead:
     """Raises ``msgspec.DecodeError`` or ``ValueError``."""
     return _heads.decode(frame)
 
 
-class Channel:
+class ControlLink:
     """One end. ``send`` hands two frames to the socket, and says whether it took them."""
 
     def __init__(self, send: Callable[[bytes, bytes], bool], clock: Callable[[], float], incarnation: int = 0) -> None:
@@ -86,11 +86,11 @@ class Channel:
 
     def _head(self, number: int, newest: int) -> bytes:
         receiving = self._receiving
-        return _encoder.encode(ChannelHead(self.incarnation, number, newest, receiving.last, receiving.is_missing))
+        return _encoder.encode(ControlHead(self.incarnation, number, newest, receiving.last, receiving.is_missing))
 
     def send_again(self) -> None:
         """Send all that is not acknowledged once more, as over a new connection."""
-        self._sending.rewind()
+        self._sending.resend()
         self.offer()
 
     @property
@@ -109,7 +109,7 @@ class Channel:
 
     # --- receiving -----------------------------------------------------------------------------------------------------
 
-    def take(self, head: ChannelHead, size: int) -> Taken:
+    def take(self, head: ControlHead, size: int) -> Taken:
         """A packet has come, with a record of this size."""
         if not self.incarnation:
             self.incarnation = head.incarnation
@@ -120,7 +120,7 @@ class Channel:
         for packet in self._sending.acknowledge(head.ack, self._clock()):
             self.kept_bytes -= len(packet.frames[0])
         if head.is_missing:
-            self._sending.rewind()
+            self._sending.resend()
         if not self.is_settled:
             self.offer()
         if head.number == 0:
