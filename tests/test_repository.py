@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import dirigo as dg
+
 ROOT = Path(__file__).resolve().parent.parent
 LINES_READ_IN_A_SITTING = 600
 # Every address that a file of ours may name. A package registry is never one of them: clients know their own.
@@ -207,6 +209,13 @@ def test_every_package_says_what_it_is() -> None:
     folders = {file.parent for file in modules()}
     silent = [folder for folder in folders if not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))]
     assert silent == []
+
+
+def test_the_public_names_are_listed_once_and_are_all_there() -> None:
+    assert sorted(set(dg.__all__)) == sorted(dg.__all__)
+    assert {name for name in dir(dg) if not name.startswith("_")} == set(dg.__all__)
+    for name in dg.__all__:
+        assert getattr(dg, name) is not None
 
 
 # --- purity ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dirigo.flow import Dataflow
+from dirigo import Dataflow
 from dirigo.runtime.client.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.controller.pool import ProcessPool

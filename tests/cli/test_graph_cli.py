@@ -10,7 +10,7 @@ from dirigo.cli import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 FLOWS = """
-import dirigo.flow as dg
+import dirigo as dg
 print("noise")
 orders = dg.Dataflow("orders")
 orders.source(dg.from_iterable([], {"a": int})).key_by("a").aggregate(n=dg.count()).sink(dg.collect())
@@ -70,7 +70,7 @@ def test_bad_choices_give_one_line(file: Path, arguments: tuple[str, ...], sente
     ("text", "sentence"),
     [
         ("a = [][1]\n", "line 1: IndexError: list index out of range."),
-        ("import dirigo.flow as dg\nflow = dg.Dataflow('open')\n", "dataflow 'open' has no sink"),
+        ("import dirigo as dg\nflow = dg.Dataflow('open')\n", "dataflow 'open' has no sink"),
         ("a = 1\n", "assign it to a name at the top level"),
     ],
 )

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
+from dirigo import SLO
 from dirigo.cli.display.amounts import bytes_of, shown_bytes, shown_count, shown_latency, shown_seconds
 from dirigo.cli.display.job_details import job_details
 from dirigo.cli.display.rates import Rates
@@ -24,7 +25,6 @@ from dirigo.cli.display.status_tables import (
     running_first,
 )
 from dirigo.cli.top import picture
-from dirigo.flow import SLO
 from dirigo.runtime.control import ClusterStatus, JobMetrics, JobStatus, WorkerStatus
 from dirigo.runtime.errors import ControlError
 from dirigo.scheduling.accounting import Satisfaction

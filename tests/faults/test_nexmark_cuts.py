@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dirigo.flow import Dataflow, collect
+from dirigo import Dataflow, collect
 from dirigo.nexmark.generator import Generator
 from dirigo_lab.nexmark.events import write_events
 from dirigo_lab.nexmark.oracles import comparison, duckdb_oracle

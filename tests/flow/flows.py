@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.rows.row import batch_of
 from dirigo.flow.sinks.collect import Collected
 from dirigo.flow.sources.source import Source, SourceBatch, Split

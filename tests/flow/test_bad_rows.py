@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.rows.bad_rows import Bad, described, try_each_part
 from flow.flows import TS_SCHEMA, Rows, collected, event, results, run_inline, split_results, unordered
 

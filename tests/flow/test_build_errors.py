@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.kernel import DirigoError
 from dirigo.state import CombineError, MapState, ValueState, add
 from flow.flows import TS_SCHEMA, event, run_inline

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.plan.drawing import COLUMNS_MAX, as_mermaid, as_text
 from dirigo.flow.sources.source import Source, Split
 from flow.flows import TS_SCHEMA, ScriptedSource, event, run_inline

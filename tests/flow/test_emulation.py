@@ -11,7 +11,7 @@ import cloudpickle
 import pyarrow as pa
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.exchange.payloads import rows_of
 from dirigo.flow.plan import emulation
 from dirigo.flow.plan.emulation import Work, compute

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.exchange.payloads import rows_of
 from dirigo.kernel import RunnableMessage
 from dirigo.sim.service import ServiceTimes

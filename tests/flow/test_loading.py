@@ -6,11 +6,11 @@ from textwrap import dedent
 
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.api.files import load_flows
 
 FLOW = """
-import dirigo.flow as dg
+import dirigo as dg
 flow = dg.Dataflow("first")
 flow.source(dg.from_iterable([{"a": 1}], {"a": int})).sink(dg.collect())
 """
@@ -44,7 +44,7 @@ def test_the_part_for_scripts_does_not_run(tmp_path: Path) -> None:
 
 def test_files_beside_it_can_be_imported_and_the_path_is_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, 'NAME = "from_beside"', "beside_the_shop.py")
-    path = written(tmp_path, "import dirigo.flow as dg\nfrom beside_the_shop import NAME\nflow = dg.Dataflow(NAME)", "x.py")
+    path = written(tmp_path, "import dirigo as dg\nfrom beside_the_shop import NAME\nflow = dg.Dataflow(NAME)", "x.py")
     before = list(sys.path)
     monkeypatch.chdir(tmp_path.parent)
     assert [flow.name for flow in load_flows(path.relative_to(tmp_path.parent))] == ["from_beside"]
@@ -64,7 +64,7 @@ def test_dataclasses_and_annotations_of_the_file_work(tmp_path: Path) -> None:
         """
         from __future__ import annotations
         from dataclasses import dataclass
-        import dirigo.flow as dg
+        import dirigo as dg
 
         @dataclass
         class Price:
@@ -96,7 +96,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_flow(tmp_path: Path) -> None:
-    path = written(tmp_path, "import dirigo.flow as dg\ndef build():\n    return dg.Dataflow('inside')\n")
+    path = written(tmp_path, "import dirigo as dg\ndef build():\n    return dg.Dataflow('inside')\n")
     assert sentence(path) == (f"there is no dataflow in {path}; assign it to a name at the top level: flow = Dataflow(...).")
 
 
@@ -127,5 +127,5 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_building_the_flow_is_passed_on(tmp_path: Path) -> None:
-    path = written(tmp_path, "import dirigo.flow as dg\nflow = dg.Dataflow('no spaces')\n")
+    path = written(tmp_path, "import dirigo as dg\nflow = dg.Dataflow('no spaces')\n")
     assert sentence(path) == "a dataflow needs a name of letters, digits and . _ + - only, not 'no spaces'."

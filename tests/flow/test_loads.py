@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dirigo.flow import FlowError
+from dirigo import FlowError
 from dirigo.flow.sources import load_shapes as loads
 
 RATES = st.floats(0.01, 1e6)

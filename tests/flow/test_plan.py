@@ -8,7 +8,7 @@ import cloudpickle
 import pyarrow as pa
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.plan.plan import Plan
 from dirigo.flow.sources.source import Split
 from flow.flows import TS_SCHEMA, collected, event, run_inline

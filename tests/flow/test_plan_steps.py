@@ -6,7 +6,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.api import dataflow as graph
 from dirigo.flow.plan import job, plan, stage
 

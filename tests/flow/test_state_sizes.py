@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.plan.states import Nothing, StageStates
 from dirigo.state import ListState, MapState, ValueState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-import dirigo.flow as dg
+import dirigo as dg
 from flow.flows import TS_SCHEMA, collected, event, run_inline
 
 ROWS = [event("a", 1, 0), event("b", 2, 15)]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.aggregates import Aggregate, avg, sum_
 from dirigo.flow.operators.windows.aggregation import Aggregation
 from dirigo.testing import run

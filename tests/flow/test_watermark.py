@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.event_time.watermark import BEGINNING, END, ChannelWatermarks, Watermark, passes
 from dirigo.flow.sinks.collect import Collected
 from flow.flows import TS_SCHEMA, FakeClock, Rows, Running, ScriptedSource, collected, event, results, unordered

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dirigo.flow import FlowError
+from dirigo import FlowError
 from dirigo_lab.demo.isolation import NOISE, Isolation, measure, neighbours
 from dirigo_lab.demo.picture import save_pictures
 from dirigo_lab.demo.tenants import bulk, urgent

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dirigo.flow import Dataflow, collect
+from dirigo import Dataflow, collect
 from dirigo.nexmark.generator import Generator
 from dirigo.testing import Simulation
 from dirigo_lab.nexmark.check import write_side_input

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dirigo.flow import Dataflow, Job, Source, Stream, collect
+from dirigo import Dataflow, Job, Source, Stream, collect
 from dirigo.nexmark import Generator
 from dirigo.scheduling import Fifo
 from dirigo.sim.inline import InlineHost

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dirigo as dg
-from dirigo.flow import SLO, Dataflow, collect
+from dirigo import SLO, Dataflow, collect
 from dirigo.nexmark.generator import Generator
 from dirigo.scheduling import STRATEGIES
 from dirigo.sim.service import ServiceTimes

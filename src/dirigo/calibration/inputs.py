@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from dirigo.flow import Dataflow, Job, shaped
-from dirigo.flow.api.dataflow import SourceNode, live_nodes
+from dirigo.flow.api.dataflow import Dataflow, SourceNode, live_nodes
 from dirigo.flow.errors import FlowError
+from dirigo.flow.plan.job import Job
 from dirigo.flow.sources import load_shapes as loads
+from dirigo.flow.sources import shaped
 from dirigo.flow.sources.generator import GeneratorSource
 from dirigo.flow.sources.held_back import HeldBackSource
 from dirigo.flow.sources.pushed import PushedSource

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 
 from dirigo.calibration.measurement import Measurement
-from dirigo.flow import Dataflow
+from dirigo.flow.api.dataflow import Dataflow
 from dirigo.runtime.client.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.control import JobMetrics, JobStatus
 from dirigo.runtime.errors import ControlError

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dirigo.calibration.inputs import at_constant_rate, shares_of, sources_of
 from dirigo.calibration.measurement import HALF, Calibration, Measurement, adjusted_rate, are_slow, is_half, notes_on
 from dirigo.calibration.runs import Runs
-from dirigo.flow import Dataflow, discard
+from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.plan.substitutes import sink_names, substituted
+from dirigo.flow.sinks import discard
 from dirigo.runtime.client.client import Client
 from dirigo.runtime.errors import ControlError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dirigo.flow import Dataflow
+from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.api.files import load_flows
 from dirigo.runtime.errors import ControlError
 

@@ -20,7 +20,7 @@ from dirigo.cli.display.status_tables import closing_tables, jobs_table, notes, 
 from dirigo.cli.flows import one_flow
 from dirigo.cli.signals import INTERRUPTED, may_say_cancelled
 from dirigo.cli.strategies import StrategyOfJob, given
-from dirigo.flow import Dataflow
+from dirigo.flow.api.dataflow import Dataflow
 from dirigo.kernel import job_of
 from dirigo.runtime.client.client import Client, JobHandle
 from dirigo.runtime.control import STOP_AFTER_S

@@ -16,8 +16,7 @@ from dirigo.cli.display.progress import dataframes_here, figures_of, follow, out
 from dirigo.cli.display.status_tables import closing_tables
 from dirigo.cli.own_cluster import check_workers, own_cluster
 from dirigo.cli.strategies import StrategyName, given
-from dirigo.flow import Dataflow
-from dirigo.flow.api.dataflow import live_nodes
+from dirigo.flow.api.dataflow import Dataflow, live_nodes
 from dirigo.flow.api.files import load_flows
 from dirigo.runtime.client.client import JobHandle
 from dirigo.runtime.errors import ControlError

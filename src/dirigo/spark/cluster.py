@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dirigo.flow import Dataflow
+from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.api.strategy import strategy_of
 from dirigo.runtime.client.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.control import Bootstrap, ClusterStatus, JobStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.state import MapState, add
 from flow.flows import TS_SCHEMA, Rows, event
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dirigo.flow as dg
+import dirigo as dg
 from flow.flows import TS_SCHEMA, Rows, event, results, split_results, unordered
 
 EVENTS = st.lists(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from flow.flows import event
 
 ROWS = [event("a", 1, 0)]

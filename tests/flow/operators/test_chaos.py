@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.testing import run
 from flow.flows import TS_SCHEMA, event, run_inline, unordered
 from flow.operators.builds import BUILDS

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.operators.deduplicate import Passed
 from dirigo.flow.plan.states import Kept, StageStates
 from dirigo.kernel.instance import Instance

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.event_time.watermark import END, Watermark
 from dirigo.flow.operators.operator import Operator
 from dirigo.kernel import Address, CriticalOutput, Output, RunnableMessage, SchedulingContext, WorkerId, operator_of

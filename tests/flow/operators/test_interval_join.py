@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.operators.joins import interval_join, matching
 from flow.flows import Rows, run_inline, unordered
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.operators.joins.matching import pairs
 from flow.flows import Rows, results, run_inline, unordered
 

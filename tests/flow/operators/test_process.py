@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.state import ListState, MapState, ValueState, add
 from flow.flows import TS_SCHEMA, FakeClock, Running, collected, event, results
 

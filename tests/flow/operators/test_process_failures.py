@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from flow.flows import TS_SCHEMA, event, results, split_results, unordered
 
 ROWS = [event("ab"[number % 2], number, number) for number in range(10)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.sinks.collect import Collected
 from flow.flows import FakeClock, Running, collected, event
 

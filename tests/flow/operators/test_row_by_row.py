@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dirigo.flow as dg
+import dirigo as dg
 from flow.flows import event, results, run_inline, unordered
 
 ROWS = [event("a", 1, 0), event("b", -2, 5), event("a", 3, 12)]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import dirigo.flow as dg
+import dirigo as dg
 from flow.flows import event, results
 
 ROWS = [event("a", 1, 0), event("b", 2, 15)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dirigo.flow as dg
+import dirigo as dg
 from flow.flows import TS_SCHEMA, event, results, run_inline, unordered
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.aggregates.base import Aggregate as FlowAggregate
 from flow.random_flows.made import Drawing, Made
 from flow.random_flows.reference import Aggregate, Windows

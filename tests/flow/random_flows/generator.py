@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.api.dataflow import live_nodes
 from flow.random_flows import join_operators, row_operators, window_operators
 from flow.random_flows.made import Drawing, Made

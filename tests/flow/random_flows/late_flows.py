@@ -6,7 +6,7 @@ from random import Random
 
 import pyarrow as pa
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.operators.joins.matching import How
 from dirigo.sim.service import ServiceTimes
 from dirigo.testing import Simulation

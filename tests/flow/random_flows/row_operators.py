@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.operators.joins.matching import How
 from flow.flows import Rows
 from flow.random_flows.arguments import random_aggregates, random_keys

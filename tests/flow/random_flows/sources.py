@@ -7,7 +7,7 @@ from random import Random
 
 import pyarrow as pa
 
-import dirigo.flow as dg
+import dirigo as dg
 from flow.flows import Rows
 from flow.random_flows.made import Made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import dirigo.flow as dg
+import dirigo as dg
 from dirigo.flow.api.windowed_stream import WindowedStream
 from flow.flows import Rows
 from flow.random_flows.arguments import as_argument, random_aggregates, random_keys, random_windows, without_bounds

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dirigo as dg
-from dirigo.flow import FlowError
+from dirigo import FlowError
 from dirigo.flow.sources import Split, from_iterable, paced
 from dirigo.testing import Simulation
 

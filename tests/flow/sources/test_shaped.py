@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dirigo as dg
-from dirigo.flow import FlowError
+from dirigo import FlowError
 from dirigo.flow.sources import Source, SourceBatch, Split, from_iterable, generator, paced, shaped
 from dirigo.flow.sources import load_shapes as loads
 from dirigo.flow.sources.pushed import PushedSource

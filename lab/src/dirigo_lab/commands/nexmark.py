@@ -13,10 +13,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from dirigo import SLO
 from dirigo.cli.display.output import JsonFile, console, fail, write_json
 from dirigo.cli.own_cluster import own_cluster
 from dirigo.cli.strategies import StrategyOnHost, given
-from dirigo.flow import SLO
 from dirigo.kernel import DirigoError
 from dirigo.nexmark.generator import RATE, Generator
 from dirigo.runtime.control import JobStatus

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dirigo.flow import SLO, Dataflow, discard, shaped, to_parquet
+from dirigo import SLO, Dataflow, discard, shaped, to_parquet
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sources import Source
 from dirigo.flow.sources import load_shapes as loads

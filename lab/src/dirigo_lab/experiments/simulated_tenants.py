@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
-from dirigo.flow import Dataflow
+from dirigo import Dataflow
 from dirigo.flow.api.strategy import strategy_of
 from dirigo.flow.exchange.payloads import rows_of
 from dirigo.flow.operators.windows.windowed import Windowed

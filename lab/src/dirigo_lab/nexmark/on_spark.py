@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dirigo.flow import SLO, Dataflow, Sink, discard, to_parquet
+from dirigo import SLO, Dataflow, Sink, discard, to_parquet
 from dirigo.flow.api.dataflow import SourceNode, live_nodes
 from dirigo.flow.sources.paced import PacedSource
 from dirigo.nexmark.generator import RATE

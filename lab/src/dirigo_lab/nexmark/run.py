@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from dirigo.flow import SLO, Dataflow, FlowError, Job, Sink, to_callback, to_parquet
+from dirigo import SLO, Dataflow, FlowError, Job, Sink, to_callback, to_parquet
 from dirigo.flow.api.strategy import strategy_of
 from dirigo.flow.sources.reader import SourceReader
 from dirigo.nexmark.generator import RATE, Generator

@@ -16,8 +16,7 @@ from dirigo.cli.display.amounts import shown_count
 from dirigo.cli.display.output import console
 from dirigo.cli.display.rates import Rates
 from dirigo.cli.display.status_tables import LIVE, jobs_now, ran_s
-from dirigo.flow import Dataflow
-from dirigo.flow.api.dataflow import SourceNode
+from dirigo.flow.api.dataflow import Dataflow, SourceNode
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime.client.client import Client, JobHandle

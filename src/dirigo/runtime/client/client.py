@@ -15,8 +15,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 import zmq
 
-from dirigo.flow import Dataflow
-from dirigo.flow.api.dataflow import check_name
+from dirigo.flow.api.dataflow import Dataflow, check_name
 from dirigo.flow.plan.job import Job
 from dirigo.flow.sinks.sink import Sink
 from dirigo.runtime import control

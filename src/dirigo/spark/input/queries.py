@@ -8,8 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from dirigo.flow import Dataflow
-from dirigo.flow.api.dataflow import SourceNode
+from dirigo.flow.api.dataflow import Dataflow, SourceNode
 from dirigo.runtime.client.client import Client, JobHandle
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.threads import ServiceThread

@@ -13,7 +13,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dirigo.flow import Dataflow, Stream, Tumbling, collect, count
+from dirigo import Dataflow, Stream, Tumbling, collect, count
 from dirigo_lab.bench.flows.memory_source import MemoryTables
 from dirigo_lab.bench.flows.run import FlowRun
 from dirigo_lab.nexmark.queries import QUERIES

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dirigo.flow import Dataflow, Stream, Tumbling, collect, count
+from dirigo import Dataflow, Stream, Tumbling, collect, count
 from dirigo.nexmark.sources import TIME_COLUMN
 from dirigo_lab.bench.flows.memory_source import MemorySource, cut
 from dirigo_lab.bench.flows.run import FlowRun

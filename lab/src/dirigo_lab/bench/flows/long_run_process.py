@@ -18,7 +18,7 @@ from time import process_time
 
 import pyarrow as pa
 
-from dirigo.flow import to_callback
+from dirigo import to_callback
 from dirigo.flow.sources.source import Source, SourceBatch, Split
 from dirigo.nexmark.generator import Generator
 from dirigo_lab.bench.flows.long_run import Milestone

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from dirigo.flow import Dataflow, Job, Sink, Stream
+from dirigo import Dataflow, Job, Sink, Stream
 from dirigo.scheduling import Fifo
 from dirigo.sim.inline import InlineHost
 from dirigo_lab.bench.flows.memory_source import BATCH_ROWS

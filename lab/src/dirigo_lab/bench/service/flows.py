@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dirigo.flow import Dataflow, Function, FunctionContext, Sink, Stream, Tumbling, count, generator
+from dirigo import Dataflow, Function, FunctionContext, Sink, Stream, Tumbling, count, generator
 from dirigo.flow.sources.source import Source, SourceBatch, Split
 from dirigo.nexmark.schemas import BID
 from dirigo_lab.bench.service.paced_bids import PacedBids

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dirigo.flow import collect, discard, to_callback
+from dirigo import collect, discard, to_callback
 from dirigo.runtime.control import JobStatus
 from dirigo.spark.cluster import Cluster
 from dirigo.spark.input.source import from_spark

@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dirigo.flow import Dataflow, Function, FunctionContext, discard
+from dirigo import Dataflow, Function, FunctionContext, discard
 from dirigo.flow.sources.load_shapes import constant
 from dirigo.kernel import Address, CriticalRun, DirigoError, RunnableMessage, SchedulingContext, operator_of
 from dirigo.runtime.folders import OwnFolder

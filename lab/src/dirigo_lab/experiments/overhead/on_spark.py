@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dirigo.flow import Dataflow, Function, FunctionContext, discard
+from dirigo import Dataflow, Function, FunctionContext, discard
 from dirigo.runtime.folders import OwnFolder
 from dirigo.state import ValueState
 from dirigo_lab.experiments.experiment import Labels, Outcome, Size

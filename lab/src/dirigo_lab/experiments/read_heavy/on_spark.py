@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dirigo.flow import Dataflow, Function, FunctionContext, Row, collect
+from dirigo import Dataflow, Function, FunctionContext, Row, collect
 from dirigo.state import ValueState
 from dirigo_lab.experiments.read_heavy.load import (
     READ,

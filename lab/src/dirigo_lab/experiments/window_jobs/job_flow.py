@@ -8,8 +8,8 @@ from itertools import count as numbers
 
 import pyarrow as pa
 
-from dirigo.flow import SLO, Dataflow, Tumbling, discard
-from dirigo.flow import max as largest
+from dirigo import SLO, Dataflow, Tumbling, discard
+from dirigo import max as largest
 from dirigo.flow.exchange.partitions import partition_of
 from dirigo.kernel import CriticalOutput
 from dirigo_lab.experiments.window_jobs.scheduled_rows import Entry, ScheduledRows

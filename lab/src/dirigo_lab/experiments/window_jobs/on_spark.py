@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dirigo.flow import Dataflow
+from dirigo import Dataflow
 from dirigo.runtime.client.client import JobHandle
 from dirigo.runtime.control import JobStatus
 from dirigo.scheduling import StrategyLike

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 
-from dirigo.flow import Dataflow, Stream
+from dirigo import Dataflow, Stream
 from dirigo_lab.nexmark.queries.groups import q5, q7, q11, q12, q12_event, q15, q16, q17, q18, q19
 from dirigo_lab.nexmark.queries.joins import q3, q4, q6, q8, q9, q13, q20
 from dirigo_lab.nexmark.queries.rows import q0, q1, q2, q10, q14, q21, q22

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dirigo.flow import col, count, distinct
+from dirigo import col, count, distinct
 
 RANKS = {
     "rank1": col("price") < 10_000,

@@ -5,7 +5,7 @@ A session ends when the bidder has been quiet for more than 10 s.
 
 from __future__ import annotations
 
-from dirigo.flow import Dataflow, Session, Stream, count
+from dirigo import Dataflow, Session, Stream, count
 from dirigo_lab.nexmark.tables import Tables
 
 

@@ -5,7 +5,7 @@ Two runs differ, so there is no right answer to compare with; q12_event is the v
 
 from __future__ import annotations
 
-from dirigo.flow import Dataflow, Stream, Tumbling, count
+from dirigo import Dataflow, Stream, Tumbling, count
 from dirigo_lab.nexmark.tables import Tables
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dirigo.flow import Dataflow, Stream, col
+from dirigo import Dataflow, Stream, col
 from dirigo_lab.nexmark.queries.groups.price_ranks import bid_counts, distinct_counts
 from dirigo_lab.nexmark.tables import Tables
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dirigo.flow as dg
-from dirigo.flow import Dataflow, Stream, col
+import dirigo as dg
+from dirigo import Dataflow, Stream, col
 from dirigo_lab.nexmark.queries.groups.price_ranks import bid_counts
 from dirigo_lab.nexmark.tables import Tables
 

@@ -5,7 +5,7 @@ All auctions that share the first place are named, once for each window.
 
 from __future__ import annotations
 
-from dirigo.flow import Dataflow, Sliding, Stream, Tumbling, count
+from dirigo import Dataflow, Sliding, Stream, Tumbling, count
 from dirigo_lab.nexmark.tables import Tables
 
 

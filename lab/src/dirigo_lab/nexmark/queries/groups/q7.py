@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dirigo.flow import Dataflow, Stream, Tumbling
+from dirigo import Dataflow, Stream, Tumbling
 from dirigo_lab.nexmark.tables import Tables
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from dirigo.flow import Dataflow, Stream, col
+from dirigo import Dataflow, Stream, col
 from dirigo_lab.nexmark.tables import Tables
 
 SIDE_INPUT_KEYS = 10_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dirigo.flow import Dataflow, Stream, col
+from dirigo import Dataflow, Stream, col
 from dirigo_lab.nexmark.tables import Tables
 
 AUCTION = ("id", "item_name", "description", "initial_bid", "reserve", "date_time", "expires", "seller", "category", "extra")

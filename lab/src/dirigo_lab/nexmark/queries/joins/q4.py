@@ -5,8 +5,8 @@ An auction brings its highest valid bid. One without a valid bid does not count.
 
 from __future__ import annotations
 
-import dirigo.flow as dg
-from dirigo.flow import Dataflow, Stream
+import dirigo as dg
+from dirigo import Dataflow, Stream
 from dirigo_lab.nexmark.queries.joins.valid_bids import valid_bids
 from dirigo_lab.nexmark.tables import Tables
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dirigo.flow import Dataflow, Group, Stream
+from dirigo import Dataflow, Group, Stream
 from dirigo_lab.nexmark.queries.joins.valid_bids import valid_bids
 from dirigo_lab.nexmark.tables import Tables
 

@@ -5,7 +5,7 @@ One row for every person and window, also for a person who registers twice.
 
 from __future__ import annotations
 
-from dirigo.flow import Dataflow, Stream, Tumbling
+from dirigo import Dataflow, Stream, Tumbling
 from dirigo_lab.nexmark.tables import Tables
 
 

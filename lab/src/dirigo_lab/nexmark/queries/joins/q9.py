@@ -5,7 +5,7 @@ The highest valid bid wins; among equal ones the earliest, and at the same time 
 
 from __future__ import annotations
 
-from dirigo.flow import Dataflow, Stream
+from dirigo import Dataflow, Stream
 from dirigo_lab.nexmark.queries.joins.valid_bids import valid_bids
 from dirigo_lab.nexmark.tables import Tables
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from dirigo.flow import Expression, col
+from dirigo import Expression, col
 
 EUROS_PER_DOLLAR = Decimal("0.908")
 

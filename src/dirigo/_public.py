@@ -1,0 +1,152 @@
+"""The public surface: every name that users write with, listed once. ``import dirigo as dg`` offers just these."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dirigo import nexmark, testing
+from dirigo.flow.aggregates import (
+    Aggregate,
+    avg,
+    count,
+    distinct,
+    first,
+    histogram,
+    last,
+    median,
+    quantile,
+    stddev,
+    top,
+    variance,
+)
+from dirigo.flow.aggregates import max_ as max  # noqa: A004  # read as dg.max("price")
+from dirigo.flow.aggregates import min_ as min  # noqa: A004
+from dirigo.flow.aggregates import sum_ as sum  # noqa: A004
+from dirigo.flow.api.dataflow import Dataflow
+from dirigo.flow.api.function import Function, FunctionContext
+from dirigo.flow.api.keyed_stream import KeyedStream
+from dirigo.flow.api.slo import SLO
+from dirigo.flow.api.stream import Stream
+from dirigo.flow.api.windowed_stream import WindowedStream
+from dirigo.flow.errors import FlowError, OperatorFailure, RowFailure
+from dirigo.flow.event_time.windows import Session, Sliding, Tumbling
+from dirigo.flow.expressions.expression import Expression, col, function, lit, when
+from dirigo.flow.operators.windows.row_functions import Group
+from dirigo.flow.plan.job import Job
+from dirigo.flow.rows.row import Row
+from dirigo.flow.sinks import Sink, collect, discard, to_callback, to_console, to_json_lines, to_parquet, to_spark
+from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, paced, parquet, shaped, socket_lines
+from dirigo.flow.sources import load_shapes as loads
+from dirigo.kernel import DirigoError
+from dirigo.runtime.client.client import Client
+from dirigo.runtime.errors import JobFailed
+from dirigo.scheduling import (
+    DirectSend,
+    DirectSendP2C,
+    DirectSendRandom,
+    Edf,
+    Fifo,
+    Hybrid,
+    RejectSend,
+    RejectSendRandom,
+    Strategy,
+    StrategyExtras,
+    Tokens,
+)
+from dirigo.state import ListState, MapState, ValueState
+
+if TYPE_CHECKING:
+    from dirigo.spark.cluster import Cluster
+    from dirigo.spark.input.source import from_spark
+else:
+
+    def __getattr__(name: str) -> Any:
+        """What needs Spark is loaded when it is used: that takes longer than all the rest."""
+        if name == "Cluster":
+            from dirigo.spark.cluster import Cluster
+
+            return Cluster
+        if name == "from_spark":
+            from dirigo.spark.input.source import from_spark
+
+            return from_spark
+        raise AttributeError(f"module 'dirigo._public' has no attribute '{name}'")
+
+
+__all__ = [
+    "SLO",
+    "Aggregate",
+    "Client",
+    "Cluster",
+    "Dataflow",
+    "DirectSend",
+    "DirectSendP2C",
+    "DirectSendRandom",
+    "DirigoError",
+    "Edf",
+    "Expression",
+    "Fifo",
+    "FlowError",
+    "Function",
+    "FunctionContext",
+    "Group",
+    "Hybrid",
+    "Job",
+    "JobFailed",
+    "KeyedStream",
+    "ListState",
+    "MapState",
+    "OperatorFailure",
+    "RejectSend",
+    "RejectSendRandom",
+    "Row",
+    "RowFailure",
+    "Session",
+    "Sink",
+    "Sliding",
+    "Source",
+    "Strategy",
+    "StrategyExtras",
+    "Stream",
+    "Tokens",
+    "Tumbling",
+    "ValueState",
+    "WindowedStream",
+    "avg",
+    "col",
+    "collect",
+    "count",
+    "csv",
+    "discard",
+    "distinct",
+    "first",
+    "from_iterable",
+    "from_spark",
+    "function",
+    "generator",
+    "histogram",
+    "json_lines",
+    "last",
+    "lit",
+    "loads",
+    "max",
+    "median",
+    "min",
+    "nexmark",
+    "paced",
+    "parquet",
+    "quantile",
+    "shaped",
+    "socket_lines",
+    "stddev",
+    "sum",
+    "testing",
+    "to_callback",
+    "to_console",
+    "to_json_lines",
+    "to_parquet",
+    "to_spark",
+    "top",
+    "variance",
+    "when",
+]
