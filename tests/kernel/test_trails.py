@@ -18,11 +18,12 @@ from dirigo.kernel import (
     WorkerId,
 )
 from dirigo.kernel.interface.message import NO_TRAIL, Critical, SyncProgram
-from dirigo.scheduling import Chaos, Fifo, Freedom
+from dirigo.scheduling import Fifo
 from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.delay import uniform
 from dirigo.sim.network import DeliveryOrder, Network
 from dirigo.sim.service import ServiceTimes
+from dirigo_lab.verification.guided import Freedom, Guided
 from kernel.scenario import AT, HOME, A, D, S, Stage, T, critical, out, program, row, sync_request, unsync
 from sim.cluster_jobs import FREEDOM, HOMES, LEDGER, RELAY, WORKERS, directory, some_emissions
 from sim.cluster_jobs import A as FIRST
@@ -43,7 +44,7 @@ class Done:
         return self.now - self.message.created
 
 
-class Watched(Chaos):
+class Watched(Guided):
     """Chaos that writes down what became of every message."""
 
     def __init__(self, rng: Random, freedom: Freedom, done: list[Done]) -> None:

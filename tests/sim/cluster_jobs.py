@@ -26,11 +26,11 @@ from dirigo.kernel import (
     WorkerId,
     actor_address,
 )
-from dirigo.scheduling import Chaos, Freedom
 from dirigo.sim.cluster import SimulatedCluster, Trace
 from dirigo.sim.network import Network
 from dirigo.sim.service import ServiceTimes
 from dirigo.state import ListState, MapState, StateSet, add, bind, declared_states
+from dirigo_lab.verification.guided import Freedom, Guided
 
 A, B = actor_address("job", "a"), actor_address("job", "b")
 RELAY, LEDGER = actor_address("job", "relay"), actor_address("job", "ledger")
@@ -98,7 +98,7 @@ def directory(sources: tuple[str, ...] = (A, B)) -> Directory:
 
 
 def chaos(worker: WorkerId, rng: Random) -> Hooks:
-    return Chaos(rng.randrange, FREEDOM)
+    return Guided(rng.randrange, FREEDOM)
 
 
 @dataclass

@@ -11,10 +11,10 @@ import pytest
 
 from dirigo.kernel import CriticalOutput, Output
 from dirigo.kernel.lessor import Lessor
-from dirigo.scheduling import Freedom
 from dirigo.sim.delay import uniform
 from dirigo.sim.network import DeliveryOrder, Network
 from dirigo_lab.verification.checker import ViolationError
+from dirigo_lab.verification.guided import Freedom
 from dirigo_lab.verification.mutants import mutant_named
 from dirigo_lab.verification.random.reference import sequential
 from dirigo_lab.verification.random.report import RandomReport

@@ -3,7 +3,7 @@
 from dirigo.kernel import StrategyExtras
 from dirigo.scheduling.arbiter import Arbiter, StrategyFailure
 from dirigo.scheduling.names import DEFAULT, STRATEGIES, StrategyError, StrategyLike, for_worker, name_of, strategy_named
-from dirigo.scheduling.strategies.chaos import Chaos, Freedom
+from dirigo.scheduling.strategies.chaos import Chaos
 from dirigo.scheduling.strategies.direct_send import DirectSend
 from dirigo.scheduling.strategies.direct_send_p2c import DirectSendP2C
 from dirigo.scheduling.strategies.direct_send_random import DirectSendRandom
@@ -25,7 +25,6 @@ __all__ = [
     "DirectSendRandom",
     "Edf",
     "Fifo",
-    "Freedom",
     "Hybrid",
     "RejectSend",
     "RejectSendRandom",

@@ -7,7 +7,7 @@ from copy import deepcopy
 
 from dirigo.kernel import DirigoError
 from dirigo.scheduling.guarded import Guarded
-from dirigo.scheduling.strategies.anything import Anything
+from dirigo.scheduling.strategies.chaos import Chaos
 from dirigo.scheduling.strategies.direct_send import DirectSend
 from dirigo.scheduling.strategies.direct_send_p2c import DirectSendP2C
 from dirigo.scheduling.strategies.direct_send_random import DirectSendRandom
@@ -29,7 +29,7 @@ STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "direct_send_p2c": DirectSendP2C,
     "tokens": Tokens,
     "hybrid": Hybrid,
-    "chaos": Anything,
+    "chaos": Chaos,
 }
 DEFAULT = "reject_send"
 

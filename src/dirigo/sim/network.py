@@ -11,7 +11,7 @@ from enum import Enum
 from random import Random
 
 from dirigo.kernel import WorkerId
-from dirigo.sim.delay import Delay, constant
+from dirigo.sim.delay import Delay, constant, uniform
 from dirigo.sim.interval import Intervals
 
 LinkName = tuple[WorkerId, WorkerId]  # (from, to)
@@ -100,6 +100,11 @@ class Network:
         name = (origin, destination)
         delay = self._links.get(name, self._local if origin == destination else self._delay)
         return SimulatedLink(delay, self.order, self._intervals(name), rng)
+
+
+def disorderly_network() -> Network:
+    """Every message takes its own time, control messages come twice now and then."""
+    return Network(delay=uniform(0.0001, 0.02), order=DeliveryOrder.NONE, duplicates=0.05)
 
 
 def _as_delay(delay: Delay | float) -> Delay:

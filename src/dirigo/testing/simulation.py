@@ -21,13 +21,12 @@ from dirigo.flow.sinks.collect import Collected
 from dirigo.flow.sources.reader import SourceReader
 from dirigo.flow.sources.source import Source
 from dirigo.kernel import Data, Directory, DirigoError, RunnableMessage, Trail, Worker, WorkerId, operator_of
-from dirigo.scheduling import Fifo, Strategy, StrategyLike, for_worker
+from dirigo.scheduling import Chaos, Fifo, Strategy, StrategyLike, for_worker
 from dirigo.scheduling.accounting import Account, Satisfaction, percentiles
 from dirigo.sim.cluster import SimulatedCluster, StrategyFactory
 from dirigo.sim.feed import Feed
-from dirigo.sim.network import Network
+from dirigo.sim.network import Network, disorderly_network
 from dirigo.sim.service import ServiceTime, ServiceTimes
-from dirigo.testing.disorder import Disorder, disorderly_network, freedom
 from dirigo.testing.scripted import ScriptedSource
 
 _log = logging.getLogger("dirigo")
@@ -78,8 +77,7 @@ class Simulation:
         directory = Directory()
         directory.add_job(specs)
         if strategy is None:
-            free = freedom(specs, ids)
-            strategy = (lambda _, rng: Disorder(rng, free)) if chaos else Fifo
+            strategy = Chaos if chaos else Fifo
         self.elsewhere: Counter[str] = Counter()  # operator -> messages that ran at a lessee
         self.cluster = SimulatedCluster(
             workers,

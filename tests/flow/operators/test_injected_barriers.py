@@ -13,10 +13,9 @@ import dirigo as dg
 from dirigo.flow.event_time.watermark import END, Watermark
 from dirigo.flow.operators.operator import Operator
 from dirigo.kernel import Address, CriticalOutput, Output, RunnableMessage, SchedulingContext, WorkerId, operator_of
-from dirigo.scheduling import Freedom, Strategy
+from dirigo.scheduling import Chaos, Strategy
 from dirigo.state import ValueState, add
 from dirigo.testing import Simulation, run
-from dirigo.testing.disorder import Disorder, freedom
 from flow.flows import TS_SCHEMA, Rows, event, unordered
 from flow.operators.builds import BUILDS
 
@@ -25,11 +24,12 @@ PAYLOADS = [None, 0, 10**15, "seven", "alone", ("a", 1), Watermark(END), Waterma
 WORKERS = 3
 
 
-class Restless(Disorder):
+class Restless(Chaos):
     """Chaos that starts barriers in every hook, at actors whose home is here."""
 
-    def __init__(self, rng: Random, free: Freedom, local: list[Address], started: Counter[str]) -> None:
-        super().__init__(rng, free)
+    def __init__(self, rng: Random, local: list[Address], started: Counter[str]) -> None:
+        super().__init__()
+        self._rng = rng
         self._local = local
         self._started = started
         self._left = 60
@@ -70,9 +70,8 @@ def flow_of(name: str, rows: Rows) -> dg.Dataflow:
 
 def injected(flow: dg.Dataflow, seed: int, started: Counter[str]) -> Simulation:
     specs = dg.Job(flow, list(range(WORKERS))).specs()
-    free = freedom(specs, list(range(WORKERS)))
     local = {worker: [spec.address for spec in specs if spec.home == worker] for worker in range(WORKERS)}
-    strategy = lambda worker, rng: Restless(rng, free, local[worker], started)  # noqa: E731
+    strategy = lambda worker, rng: Restless(rng, local[worker], started)  # noqa: E731
     return run(flow, workers=WORKERS, chaos=True, seed=seed, rows_max=3, strategy=strategy)
 
 

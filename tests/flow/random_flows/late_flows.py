@@ -8,9 +8,10 @@ import pyarrow as pa
 
 import dirigo as dg
 from dirigo.flow.operators.joins.matching import How
+from dirigo.scheduling import Chaos
+from dirigo.sim.network import disorderly_network
 from dirigo.sim.service import ServiceTimes
 from dirigo.testing import Simulation
-from dirigo.testing.disorder import Disorder, disorderly_network, freedom
 from flow.flows import Rows
 from flow.random_flows.comparison import rows_apart
 
@@ -47,12 +48,11 @@ class LateFlow:
 
     def in_disorder(self) -> Simulation:
         """Chaos, except that the source is read in the same pieces as in sequence."""
-        free = freedom(dg.Job(self.flow, list(range(_WORKERS))).specs(), list(range(_WORKERS)))
         return Simulation(
             self.flow,
             workers=_WORKERS,
             seed=self._rng.randrange(10**6),
-            strategy=lambda _, rng: Disorder(rng, free),
+            strategy=Chaos,
             network=disorderly_network(),
             service=ServiceTimes(lambda _message, rng: rng.uniform(0.0, 0.01)),
             rows_max=self._rows_max,

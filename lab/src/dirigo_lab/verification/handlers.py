@@ -16,8 +16,8 @@ from dirigo.kernel.interface.message import CriticalAck, SyncRequestAck
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Transition
-from dirigo.scheduling import Chaos
 from dirigo_lab.verification.checker import CRITICAL, Fact, Ledger
+from dirigo_lab.verification.guided import Guided
 from dirigo_lab.verification.recorder import Recorder
 from dirigo_lab.verification.snapshot import Copier, canonical
 from dirigo_lab.verification.world import SEEN, World
@@ -104,7 +104,7 @@ class Handlers:
         return [self._intern(self._new_worker(slot), 0) for slot in range(self.width)]
 
     def _new_worker(self, slot: int) -> Worker:
-        worker = Worker(slot, self.directory, Chaos(self.chooser, self.freedom))
+        worker = Worker(slot, self.directory, Guided(self.chooser, self.freedom))
         worker.observer = self.recorder
         source = self.sources.get(slot)
         if source is not None:

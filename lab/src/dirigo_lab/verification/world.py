@@ -21,8 +21,8 @@ from dirigo.kernel import (
     States,
     WorkerId,
 )
-from dirigo.scheduling import Freedom
 from dirigo.state import MapState, StateSet, add
+from dirigo_lab.verification.guided import Freedom
 
 Step = tuple[Output | CriticalOutput, ...]  # what a source emits in one go
 

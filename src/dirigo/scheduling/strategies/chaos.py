@@ -1,78 +1,49 @@
-"""A strategy for testing: whatever the protocol allows may happen, and somebody else chooses.
-
-``choose(n)`` returns a number below n. With a random generator behind it this is chaos; with the explorer behind it, every
-choice is tried. Results must not depend on it.
-"""
+"""Whatever the protocol allows happens at random, everywhere in the pool. For tests: results must not change."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-
-from dirigo.kernel import Address, CriticalOutput, Output, Role, RunnableMessage, SchedulingContext, StrategyExtras, WorkerId
-from dirigo.scheduling.deadlines import is_input_of
+from dirigo.kernel import Address, CriticalOutput, Output, RunnableMessage, SchedulingContext, WorkerId
+from dirigo.scheduling.lessees import at_random
 from dirigo.scheduling.strategy import Strategy
 
-Chooser = Callable[[int], int]
+_ELSEWHERE = 0.5  # how often a message is sent on, or an output sent directly
+_HAND_BACK = 0.15
+_SCALE_IN = 0.02
+_ALONE = 0.02
 
 
-@dataclass(frozen=True)
-class Freedom:
-    """What may be chosen, per actor: the narrower, the smaller the world."""
+class Chaos(Strategy):
+    """Forwards, redirects, hands back and reorders, and now and then starts a barrier, with or without an end
+    of all leases of the actor."""
 
-    forward: Mapping[Address, tuple[WorkerId, ...]] = field(default_factory=dict)  # to which lessees the lessor forwards
-    direct: Mapping[Address, tuple[WorkerId, ...]] = field(default_factory=dict)  # to which lessees upstreams send
-    hand_back: frozenset[Address] = frozenset()  # whose lessees may refuse
-    at_once: bool = False  # upstreams ask for all lessees that they may send to in one registration
-    gives_back: bool = False  # what was kept is offered again after a barrier
-    blind: bool = False  # choose among all that is kept, also what the protocol blocks at the moment
-
-
-class Chaos(Strategy, StrategyExtras):
-    """Forwards, redirects, hands back and reorders as ``choose`` says."""
-
-    def __init__(self, choose: Chooser, freedom: Freedom) -> None:
-        self.choose = choose
-        self.freedom = freedom
-        self.kept: list[RunnableMessage] = []
+    def __init__(self) -> None:
+        self._kept: list[RunnableMessage] = []
 
     def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> WorkerId | None:
-        options = self._elsewhere(context, message)
-        if options:
-            choice = self.choose(len(options) + 1)
-            if choice:
-                return options[choice - 1]
-        self.kept.append(message)
+        if not message.critical:
+            home = context.spec(message.to).home
+            if home != context.id:
+                if context.rng.random() < _HAND_BACK and context.may_forward(message, home):
+                    return home
+            elif context.rng.random() < _ELSEWHERE:
+                worker = at_random(context, context.workers)
+                if worker != home and context.may_forward(message, worker):
+                    return worker
+        self._kept.append(message)
         return None
 
-    def _elsewhere(self, context: SchedulingContext, message: RunnableMessage) -> list[WorkerId]:
-        if message.critical:
-            return []
-        candidates: tuple[WorkerId, ...]
-        if context.role(message.to) is Role.LESSEE:
-            candidates = (context.spec(message.to).home,) if message.to in self.freedom.hand_back else ()
-        else:
-            candidates = self.freedom.forward.get(message.to, ())
-        return [worker for worker in candidates if context.may_forward(message, worker)]
-
     def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
-        blind = self.freedom.blind
-        options = [index for index, message in enumerate(self.kept) if blind or context.may_run(message)]
-        if not options:
-            return None
-        return self.kept.pop(options[self.choose(len(options)) if len(options) > 1 else 0])
-
-    def give_back(self, context: SchedulingContext, actor: Address) -> Collection[RunnableMessage]:
-        given = [message for message in self.kept if self.freedom.gives_back and is_input_of(message, actor)]
-        self.kept = [message for message in self.kept if not any(message is each for each in given)]
-        return given
+        return self._kept.pop(context.rng.randrange(len(self._kept))) if self._kept else None
 
     def prepare_send(self, context: SchedulingContext, sender: Address, output: Output | CriticalOutput) -> WorkerId | None:
-        options = () if output.critical else self.freedom.direct.get(output.to, ())
-        if not options:
+        if output.critical or context.rng.random() >= _ELSEWHERE:
             return None
-        choice = self.choose(len(options) + 1)
-        return options[choice - 1] if choice else None
+        return at_random(context, context.workers)
 
-    def also_wanted(self, context: SchedulingContext, sender: Address, to: Address) -> Collection[WorkerId]:
-        return self.freedom.direct.get(to, ()) if self.freedom.at_once else ()
+    def post_apply(self, context: SchedulingContext, message: RunnableMessage, elapsed_s: float) -> None:
+        if context.spec(message.to).home != context.id:
+            return
+        if context.rng.random() < _SCALE_IN and context.lessees(message.to):
+            context.scale_in(message.to)
+        if not message.critical and context.rng.random() < _ALONE:
+            context.run_alone(message.to, None)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from random import Random
 
 from dirigo.kernel import Address, CriticalOutput, Output, RunnableMessage, SchedulingContext, WorkerId
-from dirigo.scheduling import Chaos, Freedom
 from dirigo.scheduling.deadlines import is_input_of
 from dirigo_lab.verification.checker import Ledger
+from dirigo_lab.verification.guided import Freedom, Guided
 from dirigo_lab.verification.random.world import Mind
 
 
@@ -27,8 +27,8 @@ class Injections:
         return payload
 
 
-class Restless(Chaos):
-    """Chaos that now and then starts a barrier, in any hook."""
+class Restless(Guided):
+    """Now and then starts a barrier, in any hook."""
 
     def __init__(self, rng: Random, mind: Mind, freedom: Freedom, local: list[Address], injections: Injections) -> None:
         super().__init__(_chooser(rng, mind.stay), freedom)

@@ -28,11 +28,11 @@ from dirigo.kernel import (
     States,
     WorkerId,
 )
-from dirigo.scheduling import Freedom
 from dirigo.sim.delay import Delay, constant, exponential, pareto, uniform
 from dirigo.sim.network import DeliveryOrder, Network
 from dirigo.sim.service import ServiceTime
 from dirigo.state import MapState, StateSet, add
+from dirigo_lab.verification.guided import Freedom
 from dirigo_lab.verification.world import Actor, Step, World
 
 _CRITICAL = "c"  # what the names of critical messages of scripts begin with; those of data are numbers
