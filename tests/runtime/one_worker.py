@@ -12,6 +12,7 @@ from typing import Any, Self
 import zmq
 
 import dirigo as dg
+from dirigo.flow.plan.plan import Plan
 from dirigo.runtime.client.shipment import named_shipment
 from dirigo.runtime.control import Install
 from dirigo.runtime.transport.authenticator import Refusals
@@ -26,20 +27,20 @@ from dirigo.runtime.worker.last_words import LastWords
 
 _LOOK_S = 1e-6  # each look at the clock takes this long, so that whatever waits for it comes to an end
 
-_handed_over: dict[int, dg.Dataflow] = {}
+_handed_over: dict[int, Plan] = {}
 _numbers = itertools.count()
 
 
-def hand_over(number: int) -> dg.Dataflow:
+def hand_over(number: int) -> Plan:
     return _handed_over.pop(number)
 
 
-class SameFlow:
-    """Becomes the flow itself when it is read: its functions see what the test sees."""
+class SamePlan:
+    """Becomes the plan of the flow itself when it is read: its functions see what the test sees."""
 
     def __init__(self, flow: dg.Dataflow) -> None:
         self._number = next(_numbers)
-        _handed_over[self._number] = flow
+        _handed_over[self._number] = Plan(flow)
 
     def __reduce__(self) -> Any:
         return (hand_over, (self._number,))
@@ -85,7 +86,7 @@ class OneWorker:
 
     def start(self, flow: dg.Dataflow, *, budget_bytes: int = 64 << 20) -> InstalledJob:
         """Install a job and have its sources begin."""
-        install = Install(flow.name, pickle.dumps(SameFlow(flow)), (0,), budget_bytes, named_shipment("fifo")[0])
+        install = Install(flow.name, pickle.dumps(SamePlan(flow)), (0,), budget_bytes, named_shipment("fifo")[0])
         job = InstalledJob(install, 0, self.core.post_result, self.core.schemas, self._folder)
         self.core.add(job)
         job.is_started = True
