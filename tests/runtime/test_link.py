@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dirigo.runtime.transport.link import ACK_BYTES, ACK_PACKETS, MUCH_BYTES, RESEND_AFTER_S, Receiving, Sending, SentPacket
+from dirigo.runtime.transport.link import (
+    ACK_BYTES,
+    ACK_PACKETS,
+    MUCH_BYTES,
+    RESEND_AFTER_S,
+    LinkReceiver,
+    LinkSender,
+    SentPacket,
+)
 
 TEND_S = 0.02
 
@@ -46,8 +54,8 @@ class Pair:
         self.now = 100.0
         self.forth = Disturbed(rng, loss, copies, reorders)
         self.back = Disturbed(rng, loss, copies, reorders)
-        self.sending = Sending()
-        self.receiving = Receiving()
+        self.sending = LinkSender()
+        self.receiving = LinkReceiver()
         self.arrived: list[int] = []
         self.settled: list[int] = []
 
@@ -148,7 +156,7 @@ def test_without_any_disturbance_nothing_is_sent_twice() -> None:
 
 
 def test_a_receiver_that_is_silent_gets_everything_again_once_per_period() -> None:
-    sending = Sending()
+    sending = LinkSender()
     sending.add(SentPacket(1, (b"x",), ()), 5.0)
     assert not sending.is_stuck(5.0 + RESEND_AFTER_S / 2)
     assert sending.is_stuck(5.0 + RESEND_AFTER_S)
@@ -160,7 +168,7 @@ def test_a_receiver_that_is_silent_gets_everything_again_once_per_period() -> No
 
 
 def test_silence_counts_from_the_first_packet_that_waits() -> None:
-    sending = Sending()
+    sending = LinkSender()
     sending.add(SentPacket(1, (b"x",), ()), 5.0)
     sending.acknowledge(1, 6.0)
     sending.add(SentPacket(2, (b"x",), ()), 1000.0)  # after a long time in which there was nothing to send
@@ -169,7 +177,7 @@ def test_silence_counts_from_the_first_packet_that_waits() -> None:
 
 
 def test_what_the_socket_did_not_take_is_offered_again_from_there() -> None:
-    sending = Sending()
+    sending = LinkSender()
     for number in (1, 2, 3, 4):
         sending.add(SentPacket(number, (b"x",), ()), 0.0)
     sending.next_unsent = 3
@@ -184,7 +192,7 @@ def test_what_the_socket_did_not_take_is_offered_again_from_there() -> None:
 
 @pytest.mark.parametrize("size", [1, ACK_BYTES])
 def test_an_acknowledgment_is_owed_after_some_packets_or_many_bytes(size: int) -> None:
-    receiving = Receiving()
+    receiving = LinkReceiver()
     count = 1 if size == ACK_BYTES else ACK_PACKETS
     for number in range(1, count + 1):
         assert not receiving.owes_now()
@@ -196,7 +204,7 @@ def test_an_acknowledgment_is_owed_after_some_packets_or_many_bytes(size: int) -
 
 
 def test_a_few_bytes_can_wait_for_their_acknowledgment_but_not_many_nor_a_gap() -> None:
-    receiving = Receiving()
+    receiving = LinkReceiver()
     assert receiving.accept(1, MUCH_BYTES - 1)
     assert receiving.owes_soon()
     assert not receiving.owes_much()
@@ -209,7 +217,7 @@ def test_a_few_bytes_can_wait_for_their_acknowledgment_but_not_many_nor_a_gap() 
 
 
 def test_a_copy_and_a_gap_are_not_taken_but_answered() -> None:
-    receiving = Receiving()
+    receiving = LinkReceiver()
     assert receiving.accept(1, 1)
     receiving.told()
     assert not receiving.accept(1, 1)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dirigo.flow.event_time.time_column import LATEST_MS
 from dirigo.flow.sources.pushed import PushedSplit
 from dirigo.runtime.control import SourcePlaces, SplitPlace
-from dirigo.runtime.ingest.pusher import PUSH_BYTES, STAGED, Arrival, Pusher, PushError, StageAck, StageHeader
+from dirigo.runtime.ingest.pusher import PUSH_BYTES, STAGED, Arrival, Pusher, PushError, StagingAck, StagingHeader
 from dirigo.runtime.ingest.staging import Staging, StagingError
 from dirigo.runtime.transport.fragments import joined
 from dirigo.runtime.transport.keys import WRITER, KeyPair, KeyRing
@@ -134,12 +134,12 @@ def test_rows_outlive_their_file(staging: Staging) -> None:
 
 
 def test_time_is_told_with_the_last_acknowledgment_and_comes_with_the_release(staging: Staging) -> None:
-    def push(number: int, last: bool, *frames: bytes, reached_ms: int | None = None, attempt: str = "a") -> StageAck:
-        return staging.receive(StageHeader("j", "s", 0, attempt, number, last, reached_ms), frames)
+    def push(number: int, last: bool, *frames: bytes, reached_ms: int | None = None, attempt: str = "a") -> StagingAck:
+        return staging.receive(StagingHeader("j", "s", 0, attempt, number, last, reached_ms), frames)
 
-    assert push(0, False, frame(70, 20)) == StageAck("a", 0)
-    assert push(1, True, frame(30, LATEST_MS + 1)) == StageAck("a", 1, newest_ms=70, oldest_ms=20)
-    assert push(0, True, reached_ms=90, attempt="time") == StageAck("time", 0)
+    assert push(0, False, frame(70, 20)) == StagingAck("a", 0)
+    assert push(1, True, frame(30, LATEST_MS + 1)) == StagingAck("a", 1, newest_ms=70, oldest_ms=20)
+    assert push(0, True, reached_ms=90, attempt="time") == StagingAck("time", 0)
     assert files(staging) == 1, "what only tells the time needs no file"
     assert staging.release("q", 0, ["a", "time"])
     released = staging.take()
@@ -208,24 +208,24 @@ def test_nobody_came_in_the_future(tmp_path: Path) -> None:
 
 
 def test_the_oldest_event_time_is_told_with_the_last_acknowledgment(staging: Staging) -> None:
-    staging.receive(StageHeader("j", "s", 0, "a", 0, last=False), [frame(30, 20), frame(25)])
-    ack = staging.receive(StageHeader("j", "s", 0, "a", 1, last=True), [frame(22, 40)])
+    staging.receive(StagingHeader("j", "s", 0, "a", 0, last=False), [frame(30, 20), frame(25)])
+    ack = staging.receive(StagingHeader("j", "s", 0, "a", 1, last=True), [frame(22, 40)])
     assert (ack.oldest_ms, ack.newest_ms) == (20, 40)
 
 
 def test_a_lost_push_is_asked_for_and_a_copy_is_acknowledged_and_not_taken_twice(staging: Staging) -> None:
-    def push(number: int, *frames: bytes, last: bool = False) -> StageAck:
-        return staging.receive(StageHeader("j", "s", 0, "a", number, last), frames)
+    def push(number: int, *frames: bytes, last: bool = False) -> StagingAck:
+        return staging.receive(StagingHeader("j", "s", 0, "a", number, last), frames)
 
-    assert push(1, frame(2)) == StageAck("a", -1, is_missing=True)
+    assert push(1, frame(2)) == StagingAck("a", -1, is_missing=True)
     assert files(staging) == 0
-    assert push(0, frame(1)) == StageAck("a", 0)
-    assert push(2, frame(3), last=True) == StageAck("a", 0, is_missing=True)
-    assert push(0, frame(1)) == StageAck("a", 0)
-    assert push(1, frame(2)) == StageAck("a", 1)
-    assert push(2, frame(3), last=True) == StageAck("a", 2, newest_ms=3, oldest_ms=1)
-    assert push(1, frame(2)) == StageAck("a", 2, newest_ms=3, oldest_ms=1)
-    assert push(2, frame(3), last=True) == StageAck("a", 2, newest_ms=3, oldest_ms=1)
+    assert push(0, frame(1)) == StagingAck("a", 0)
+    assert push(2, frame(3), last=True) == StagingAck("a", 0, is_missing=True)
+    assert push(0, frame(1)) == StagingAck("a", 0)
+    assert push(1, frame(2)) == StagingAck("a", 1)
+    assert push(2, frame(3), last=True) == StagingAck("a", 2, newest_ms=3, oldest_ms=1)
+    assert push(1, frame(2)) == StagingAck("a", 2, newest_ms=3, oldest_ms=1)
+    assert push(2, frame(3), last=True) == StagingAck("a", 2, newest_ms=3, oldest_ms=1)
     assert staging.release("q", 0, ["a"])
     assert read(staging) == [1, 2, 3]
     assert push(0, frame(1)).error is not None, "a copy that was long on its way begins nothing"
@@ -245,7 +245,7 @@ def test_a_lost_push_is_asked_for_and_a_copy_is_acknowledged_and_not_taken_twice
 )
 def test_bad_frames_are_one_error_and_cost_only_their_attempt(staging: Staging, content: bytes) -> None:
     staged(staging, "good", 1)
-    ack = staging.receive(StageHeader("j", "s", 0, "bad", 0, last=True), [frame(9), content])
+    ack = staging.receive(StagingHeader("j", "s", 0, "bad", 0, last=True), [frame(9), content])
     assert ack.error is not None
     assert "RecordBatch" in ack.error or "frame of its own" in ack.error
     assert files(staging) == 1
@@ -260,7 +260,7 @@ def test_a_full_disk_is_one_error_and_loses_nothing(tmp_path: Path) -> None:
     staging = Staging(tmp_path / "staged", SCHEMA)
     staged(staging, "good", 1)
     (staging.folder / f"{1:08}.arrow").symlink_to(full)  # the file of the next attempt
-    ack = staging.receive(StageHeader("j", "s", 0, "bad", 0, last=True), [frame(*range(10_000))])
+    ack = staging.receive(StagingHeader("j", "s", 0, "bad", 0, last=True), [frame(*range(10_000))])
     assert ack.error is not None
     assert "No space left on device; free space there" in ack.error
     staged(staging, "next", 2)
@@ -374,7 +374,7 @@ class Taker:
         while self.socket.poll(wait_ms):
             peer, _, body, *frames = joined(self.socket.recv_multipart())
             self.sizes.append(sum(map(len, frames)))
-            acks.append((peer, self.staging.receive(msgspec.msgpack.decode(body, type=StageHeader), frames)))
+            acks.append((peer, self.staging.receive(msgspec.msgpack.decode(body, type=StagingHeader), frames)))
         for peer, ack in acks:
             self.socket.send_multipart([peer, STAGED, msgspec.msgpack.encode(ack)])
         return len(acks)

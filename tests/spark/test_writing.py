@@ -27,7 +27,7 @@ from dirigo.flow.sources.pushed import PushedSplit
 from dirigo.kernel import DirigoError
 from dirigo.runtime.control import AttemptRef, SourcePlaces, SplitPlace
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.ingest.pusher import STAGED, Pusher, PushError, StageHeader
+from dirigo.runtime.ingest.pusher import STAGED, Pusher, PushError, StagingHeader
 from dirigo.runtime.ingest.staging import Staging
 from dirigo.runtime.transport.fragments import joined
 from dirigo.spark.data_source import dirigo_format
@@ -132,7 +132,7 @@ class Home:
             if kind == b"ask":
                 self._socket.send_multipart([peer, msgspec.msgpack.encode(self._answer(*msgspec.msgpack.decode(body)))])
                 continue
-            header = msgspec.msgpack.decode(body, type=StageHeader)
+            header = msgspec.msgpack.decode(body, type=StagingHeader)
             if frames:
                 self.attempts.add(header.attempt)
             ack = self.stagings[header.split].receive(header, frames)

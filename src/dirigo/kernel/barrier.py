@@ -14,7 +14,7 @@ from dirigo.kernel.interface.address import Address, WorkerId
 from dirigo.kernel.interface.message import Critical, CriticalRun, Granularity, SyncProgram, Trail
 
 
-class Program:
+class WaitingProgram:
     """A SYNC program that waits for its round, its cut sorted by where it applies."""
 
     __slots__ = ("arrived", "at_home", "at_lessees", "message")
@@ -39,7 +39,7 @@ class Upstream:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.channels: dict[WorkerId, Inbound] = {}
-        self.programs: deque[Program] = deque()
+        self.programs: deque[WaitingProgram] = deque()
         self.cuts: dict[WorkerId, int] = {}  # of the last program that was executed
         self.last_program = 0
         self.last_barrier = 0  # the SYNC_ONE it sent last
@@ -76,7 +76,7 @@ class Barrier:
 
     __slots__ = ("programs",)
 
-    def __init__(self, programs: tuple[Program, ...]) -> None:
+    def __init__(self, programs: tuple[WaitingProgram, ...]) -> None:
         self.programs = programs
 
     def runs(self, address: Address, worker: WorkerId, now: float) -> Iterator[CriticalRun]:

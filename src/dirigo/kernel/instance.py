@@ -81,7 +81,7 @@ class Instance(Participant):
         """Let the strategy keep a message that may run, or send it elsewhere."""
         worker = self.host.strategy.enqueue(self.host, message)
         if worker is not None:
-            self.send_elsewhere(message, worker)
+            self.forward(message, worker)
 
     def may_run(self, message: RunnableMessage) -> bool:
         """Whether a message that the strategy kept may run in the present state."""
@@ -104,7 +104,7 @@ class Instance(Participant):
         """Whether the barrier under way waits for a message that the strategy keeps: at a lessee it does for all."""
         return self.round_began is not None
 
-    def send_elsewhere(self, message: Data, worker: WorkerId) -> None:
+    def forward(self, message: Data, worker: WorkerId) -> None:
         raise NotImplementedError
 
     def may_register(self) -> bool:

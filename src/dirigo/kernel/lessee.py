@@ -100,8 +100,11 @@ class Lessee(Instance):
     def may_forward(self, message: RunnableMessage, worker: WorkerId) -> bool:
         return worker == self.spec.home and self.state is not _BLOCKED and not message.critical
 
-    def send_elsewhere(self, message: Data, worker: WorkerId) -> None:
-        """Hand a message back. It is done here; the lessor runs it, and the return channel answers for that."""
+    def forward(self, message: Data, worker: WorkerId) -> None:
+        """Hand a message back, which is all the forwarding that a lessee may do.
+
+        It is done here; the lessor runs it, and the return channel answers for that.
+        """
         if not self.may_forward(message, worker):
             raise PolicyError(
                 f"the strategy at w{self.worker} sends a message of the lessee {self.address} to w{worker}, but a lessee "

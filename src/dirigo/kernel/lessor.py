@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import force_setattr
 
-from dirigo.kernel.barrier import Barrier, Program, Upstream, ready_barriers
+from dirigo.kernel.barrier import Barrier, Upstream, WaitingProgram, ready_barriers
 from dirigo.kernel.instance import Instance
 from dirigo.kernel.interface.address import Address, WorkerId
 from dirigo.kernel.interface.errand import ErrandKind
@@ -189,7 +189,7 @@ class Lessor(Instance):
         leased = self._leases.leased if self._leases is not None else ()
         return worker in leased or len(leased) < self.spec.lessees_max
 
-    def send_elsewhere(self, message: Data, worker: WorkerId) -> None:
+    def forward(self, message: Data, worker: WorkerId) -> None:
         """Forward: from now on the message counts as handed over, and the forward channel answers for it."""
         if not self.may_forward(message, worker):
             raise PolicyError(
@@ -253,7 +253,7 @@ class Lessor(Instance):
             upstream.last_barrier = program.barrier
         self.tell(f"program {program.number} of {program.sender}: cut {program.dependencies}")
         upstream.last_program = program.number
-        upstream.programs.append(Program(program, self.host.now))
+        upstream.programs.append(WaitingProgram(program, self.host.now))
         self.host.barriers.setdefault(self.address, self.host.now)
         if self._leases is not None:
             self._leases.forget_deferred(program.sender)  # sent before this program, and void since it left

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dirigo.kernel.barrier import Barrier, Program
+from dirigo.kernel.barrier import Barrier, WaitingProgram
 from dirigo.kernel.interface.address import Address, WorkerId
 from dirigo.kernel.interface.errand import ErrandKind
 from dirigo.kernel.interface.function import States
@@ -89,5 +89,5 @@ class Round:
             self.agenda.insert(waiting[-1][0] + 1, output)
         return True
 
-    def programs(self) -> list[Program]:
+    def programs(self) -> list[WaitingProgram]:
         return [program for barrier in self.barriers for program in barrier.programs]

@@ -102,7 +102,7 @@ class StateSet:
         return any(declaration.replicated for declaration in self._declarations.values())
 
     def view(self) -> StateView | None:
-        """A snapshot of the own values of the replicated states (the whole, at a lessor), or None without any."""
+        """A copy of the own values of the replicated states (the whole, at a lessor), or None without any."""
         values = {
             name: declaration.copy(self._holdings[name].own)
             for name, declaration in self._declarations.items()

@@ -17,9 +17,9 @@ from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Transition
 from dirigo_lab.verification.checker import CRITICAL, Fact, Ledger
+from dirigo_lab.verification.copier import Copier, canonical
 from dirigo_lab.verification.guided import Guided
 from dirigo_lab.verification.recorder import Recorder
-from dirigo_lab.verification.snapshot import Copier, canonical
 from dirigo_lab.verification.world import SEEN, World
 
 # Events at a worker: the delivery of message k >= 0, or one of these; injection k is INJECT - k.

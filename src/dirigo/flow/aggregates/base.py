@@ -60,7 +60,7 @@ class Listing(ABC):
 
     @abstractmethod
     def finish(self, parts: Sequence[pa.Array], groups: Groups) -> pa.Array:
-        """The value of each group, from partial rows."""
+        """The value of each group, from partial rows. They need not be combined: several may be of one value."""
 
 
 class Aggregate(ABC):

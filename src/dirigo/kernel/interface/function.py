@@ -29,7 +29,7 @@ class States(Protocol):
     def size_bytes(self) -> int: ...
 
     def view(self) -> Any | None:
-        """A snapshot of the replicated states, or None where no state is replicated."""
+        """A copy of the replicated states, or None where no state is replicated."""
 
     def install_view(self, view: Any) -> None: ...
 

@@ -19,7 +19,7 @@ import zmq
 from dirigo.kernel import DirigoError
 from dirigo.runtime.control import AttemptRef, SourcePlaces, SplitPlace
 from dirigo.runtime.transport.fragments import cut
-from dirigo.runtime.transport.link import RESEND_AFTER_S, Sending, SentPacket
+from dirigo.runtime.transport.link import RESEND_AFTER_S, LinkSender, SentPacket
 from dirigo.runtime.transport.reconnect import connect_again
 
 STAGE, STAGED = b"stage", b"staged"
@@ -39,7 +39,7 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True):
     every_ms: int = 0  # how often Spark looks for new rows; 0 for as soon as it has done with the last ones
 
 
-class StageHeader(msgspec.Struct, frozen=True, array_like=True):
+class StagingHeader(msgspec.Struct, frozen=True, array_like=True):
     """One push: which attempt it belongs to, and its sequence number. The frames are record batch messages of Arrow."""
 
     job: str
@@ -53,7 +53,7 @@ class StageHeader(msgspec.Struct, frozen=True, array_like=True):
     arrival: Arrival | None = None  # of the whole micro-batch, as its committer tells every split
 
 
-class StageAck(msgspec.Struct, frozen=True, array_like=True):
+class StagingAck(msgspec.Struct, frozen=True, array_like=True):
     """The rows are staged up to this push, or a sentence says why not. The last one tells the event times of the attempt."""
 
     attempt: str
@@ -90,7 +90,7 @@ class Pusher:
         self._frames: list[memoryview] = []
         self._bytes = 0
         self._pushes = 0
-        self._sending = Sending()  # where push 0 is number 1
+        self._sending = LinkSender()  # where push 0 is number 1
         self._gap: int | None = None  # after which push a gap was told last
         self._is_finished = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()  # of our own: a host may fork
@@ -128,7 +128,7 @@ class Pusher:
         """Tell the worker that these attempts will not be released. Best effort: it forgets them by age anyway."""
         places = self._places
         for attempt in attempts:
-            header = StageHeader(places.job, places.source, self._place.split, attempt, 0, last=True, is_dropped=True)
+            header = StagingHeader(places.job, places.source, self._place.split, attempt, 0, last=True, is_dropped=True)
             self._socket.send_multipart([STAGE, msgspec.msgpack.encode(header)], zmq.NOBLOCK)
         self._socket.linger = _FAREWELL_MS
 
@@ -152,7 +152,7 @@ class Pusher:
         while len(self._sending.kept) >= _UNACKNOWLEDGED_MOST:
             self._await_acknowledgment()
         places, split = self._places, self._place.split
-        header = StageHeader(
+        header = StagingHeader(
             places.job, places.source, split, self.attempt, self._pushes, is_last, reached_ms, arrival=arrival
         )
         self._pushes += 1
@@ -183,7 +183,7 @@ class Pusher:
             self._sending.resend()
             self._offer()
         kind, body = self._socket.recv_multipart()
-        ack = msgspec.msgpack.decode(body, type=StageAck)
+        ack = msgspec.msgpack.decode(body, type=StagingAck)
         if kind != STAGED or ack.attempt != self.attempt:
             return
         if ack.error is not None:

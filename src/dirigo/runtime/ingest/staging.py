@@ -21,7 +21,7 @@ from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.sources.pushed import ReleasedRows
 from dirigo.flow.sources.reader import newest_of
 from dirigo.kernel import DirigoError
-from dirigo.runtime.ingest.pusher import Arrival, StageAck, StageHeader
+from dirigo.runtime.ingest.pusher import Arrival, StagingAck, StagingHeader
 
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _SUFFIX: Final = ".arrow"
@@ -112,19 +112,19 @@ class Staging:
 
     # --- the thread that stages ----------------------------------------------------------------------------------------
 
-    def receive(self, header: StageHeader, frames: Sequence[Frame]) -> StageAck:
+    def receive(self, header: StagingHeader, frames: Sequence[Frame]) -> StagingAck:
         """Do what a push asks for, and say how it went."""
         attempt = header.attempt
         try:
             if header.is_dropped:
                 self.drop([attempt])
-                return StageAck(attempt, header.number)
+                return StagingAck(attempt, header.number)
             if attempt in self._gone:
                 raise self._unknown(attempt)
             known = self._open.get(attempt) or self._sealed.get(attempt)
             due = 0 if known is None else known.pushes
             if header.number > due:
-                return StageAck(attempt, due - 1, is_missing=True)
+                return StagingAck(attempt, due - 1, is_missing=True)
             if header.number == due:
                 self.stage(attempt, frames)
                 if header.last:
@@ -132,10 +132,10 @@ class Staging:
             number = max(due - 1, header.number)  # of a copy, too
             sealed = self._sealed.get(attempt)
             if sealed is None:
-                return StageAck(attempt, number)
-            return StageAck(attempt, number, newest_ms=sealed.newest_ms, oldest_ms=sealed.oldest_ms)
+                return StagingAck(attempt, number)
+            return StagingAck(attempt, number, newest_ms=sealed.newest_ms, oldest_ms=sealed.oldest_ms)
         except StagingError as error:
-            return StageAck(attempt, header.number, str(error))
+            return StagingAck(attempt, header.number, str(error))
 
     def stage(self, attempt: str, frames: Sequence[Frame]) -> None:
         """Write record batch messages to the attempt's file."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import zmq
 
-from dirigo.runtime.ingest.pusher import STAGE, STAGED, StageAck, StageHeader
+from dirigo.runtime.ingest.pusher import STAGE, STAGED, StagingAck, StagingHeader
 from dirigo.runtime.threads import OnEscape, ServiceThread
 from dirigo.runtime.transport.authenticator import Refusals
 from dirigo.runtime.transport.fragments import joined
@@ -17,7 +17,7 @@ from dirigo.runtime.worker.installed_job import InstalledJob
 _log = logging.getLogger(__name__)
 _POLL_MS = 200
 _encoder = msgspec.msgpack.Encoder()
-_headers = msgspec.msgpack.Decoder(StageHeader)
+_headers = msgspec.msgpack.Decoder(StagingHeader)
 
 
 class IngestThread:
@@ -53,22 +53,22 @@ class IngestThread:
                 self._answer(frames[0], self._stage(header, frames[3:]))
         self._socket.close(0)
 
-    def _header(self, frames: list[bytes]) -> StageHeader:
+    def _header(self, frames: list[bytes]) -> StagingHeader:
         if len(frames) < 3 or frames[1] != STAGE:
             raise ValueError("it does not begin as a push does")
         return _headers.decode(frames[2])
 
-    def _stage(self, header: StageHeader, frames: list[bytes]) -> StageAck:
+    def _stage(self, header: StagingHeader, frames: list[bytes]) -> StagingAck:
         job = self._find(header.job)
         if job is None:
-            return StageAck(header.attempt, header.number, "the job has ended, so its source takes no more rows.")
+            return StagingAck(header.attempt, header.number, "the job has ended, so its source takes no more rows.")
         try:
             return job.stage(header, frames)
         except Exception as error:  # the task has to know, whatever it is
             _log.exception("staging failed")
-            return StageAck(header.attempt, header.number, f"the worker cannot stage rows: {error}")
+            return StagingAck(header.attempt, header.number, f"the worker cannot stage rows: {error}")
 
-    def _answer(self, identity: bytes, ack: StageAck) -> None:
+    def _answer(self, identity: bytes, ack: StagingAck) -> None:
         try:
             self._socket.send_multipart([identity, STAGED, _encoder.encode(ack)], zmq.NOBLOCK)
         except zmq.ZMQError:

@@ -8,7 +8,7 @@ import msgspec
 import zmq
 
 from dirigo.runtime.transport.fragments import cut
-from dirigo.runtime.transport.link import Sending, SentPacket
+from dirigo.runtime.transport.link import LinkSender, SentPacket
 from dirigo.runtime.transport.reconnect import connect_again
 from dirigo.runtime.worker.core import WorkerCore
 
@@ -45,7 +45,7 @@ class LogPosting:
 
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self.socket = socket
-        self._sending = Sending()
+        self._sending = LinkSender()
         self._under_way = 0
         self._who: tuple[int, int] | None = None
         self._endpoint = ""

@@ -36,7 +36,7 @@ from dirigo.runtime.threads import ServiceThread
 from dirigo.runtime.transport.authenticator import Refusals, role_of
 from dirigo.runtime.transport.fragments import joined
 from dirigo.runtime.transport.keys import WORKER, KeyPair
-from dirigo.runtime.transport.link import Receiving
+from dirigo.runtime.transport.link import LinkReceiver
 
 _log = logging.getLogger(__name__)
 RETAIN_BYTES = 1 << 30  # per sink
@@ -96,7 +96,7 @@ class LogServer:
         self._shelves: dict[str, Shelf] = {shelf.job: shelf for shelf in Shelf.find(folder, self._limits)}
         self._newest = {shelf.name: shelf.job for shelf in self._shelves.values()}  # job by name
         self.last_number = max(map(number_of, self._shelves), default=0)  # of a submission in an earlier run
-        self._senders: dict[tuple[int, int], Receiving] = {}  # by worker and incarnation
+        self._senders: dict[tuple[int, int], LinkReceiver] = {}  # by worker and incarnation
         self._readers: list[_Reader] = []
         self._expired_s = time.monotonic()
         self._is_stopping = False
@@ -133,7 +133,7 @@ class LogServer:
     def set_members(self, members: Iterable[tuple[int, int]]) -> None:
         """The workers, with their incarnations, whose results are taken."""
         before = self._senders
-        self._senders = {member: before.get(member) or Receiving() for member in members}
+        self._senders = {member: before.get(member) or LinkReceiver() for member in members}
 
     def add(self, job: str, name: str, manifest: Manifest) -> None:
         """Begin the logs of a job."""

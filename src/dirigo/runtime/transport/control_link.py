@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dirigo.runtime.transport.link import Receiving, Sending, SentPacket
+from dirigo.runtime.transport.link import LinkReceiver, LinkSender, SentPacket
 
 PACKETS_UNDER_WAY_MOST = 1_000
 BYTES_UNDER_WAY_MOST = 8 << 20  # or one packet, if that is larger
@@ -55,8 +55,8 @@ class ControlLink:
         self.incarnation = incarnation
         self._send = send
         self._clock = clock
-        self._sending = Sending()
-        self._receiving = Receiving()
+        self._sending = LinkSender()
+        self._receiving = LinkReceiver()
         self.kept_bytes = 0
 
     # --- sending -------------------------------------------------------------------------------------------------------

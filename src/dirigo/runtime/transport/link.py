@@ -2,7 +2,8 @@
 
 The socket library reconnects by itself but loses what was under way. Here nothing is lost while both processes live: the
 sender keeps each packet until the receiver has acknowledged it; the receiver takes packets strictly in order, drops what it
-has had, and asks again for what is missing. Pure: the caller has the sockets and the clock.
+has had, and asks again for what is missing. Pure: whoever has the
+sockets and the clock (``PeerLink``, ``ControlLink``) sends what this says is to be sent.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class SentPacket(NamedTuple):
     charges: Sequence[tuple[str, int]]  # (job, bytes)
 
 
-class Sending:
+class LinkSender:
     """The sender's end."""
 
     __slots__ = ("_progress_s", "_resent_s", "kept", "last", "next_unsent", "schemas_sent")
@@ -81,7 +82,7 @@ class Sending:
         return now - self._progress_s if self.kept else 0.0
 
 
-class Receiving:
+class LinkReceiver:
     """The receiver's end."""
 
     __slots__ = ("_asked", "_bytes", "_packets", "is_missing", "last")

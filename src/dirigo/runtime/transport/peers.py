@@ -17,7 +17,7 @@ from dirigo.kernel.worker_loads import TOLD_AT_ONCE, ToldLoad
 from dirigo.runtime.control import Member
 from dirigo.runtime.transport.fragments import cut
 from dirigo.runtime.transport.keys import Keys
-from dirigo.runtime.transport.link import Receiving, Sending, SentPacket
+from dirigo.runtime.transport.link import LinkReceiver, LinkSender, SentPacket
 from dirigo.runtime.transport.payload import Frame, Schemas
 from dirigo.runtime.transport.reconnect import connect_again
 from dirigo.runtime.transport.wire import FORMAT, PacketHead, Pressure, encode_head, stripped
@@ -42,8 +42,8 @@ class PeerLink:
         self._endpoint = endpoint
         self._connected_s = 0.0
         socket.connect(endpoint)
-        self.sending = Sending()
-        self.receiving = Receiving()
+        self.sending = LinkSender()
+        self.receiving = LinkReceiver()
 
     def offer(self) -> None:
         """Hand to the socket what it takes."""

@@ -66,7 +66,7 @@ class PacketHead(msgspec.Struct, frozen=True, array_like=True):
     to: WorkerId
     to_incarnation: int
     number: int  # on this link; 0 for one that carries acknowledgments only
-    acks: tuple[int, int]  # the last packets that the sender has got from the receiver, by lane
+    acks: tuple[int, int]  # the last packets that the sender has got from the receiver, by link
     is_missing: bool  # the sender has noticed a gap, and wants everything after its acknowledgments again
     load: tuple[float, float]  # seconds of work waiting at the sender, (urgent, in all)
     schemas: tuple[tuple[int, bytes], ...]

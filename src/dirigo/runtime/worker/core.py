@@ -370,7 +370,7 @@ def told(failure: BaseException) -> tuple[str, str | None]:
 
 
 def buffer_bytes(batch: pa.RecordBatch) -> int:
-    """How much memory a batch keeps. Rows that are sent have their own memory (see ``flow.own_memory``), so it is theirs."""
+    """How much memory a batch keeps. Rows that are sent own theirs (see ``flow.rows.own_memory``)."""
     return int(batch.get_total_buffer_size())
 
 

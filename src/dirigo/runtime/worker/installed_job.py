@@ -28,7 +28,7 @@ from dirigo.kernel import (
 )
 from dirigo.runtime.client.shipment import unship
 from dirigo.runtime.control import Install, JobFigures
-from dirigo.runtime.ingest.pusher import StageAck, StageHeader
+from dirigo.runtime.ingest.pusher import StagingAck, StagingHeader
 from dirigo.runtime.ingest.staging import Staging
 from dirigo.runtime.results.sink import LogSink
 from dirigo.runtime.transport.payload import Schemas
@@ -153,7 +153,7 @@ class InstalledJob:
         return "" in self.to_end or operator_of(reader.target) in self.to_end
 
     def read(self, reader: SourceReader, rows_max: int, now: float) -> Sequence[Output | CriticalOutput]:
-        """Read a piece of a source, or end it. Runs without the lock."""
+        """Read a batch of a source, or end it. Runs without the lock."""
         if self.should_end(reader):
             outputs: list[Output | CriticalOutput] = []
             reader.end(outputs, now)
@@ -189,11 +189,11 @@ class InstalledJob:
 
     # --- rows from outside ---------------------------------------------------------------------------------------------
 
-    def stage(self, header: StageHeader, frames: Sequence[bytes]) -> StageAck:
+    def stage(self, header: StagingHeader, frames: Sequence[bytes]) -> StagingAck:
         """Rows have come that wait for their commit."""
         staging = self.staging.get((header.source, header.split))
         if staging is None:
-            return StageAck(header.attempt, header.number, f"this worker does not read split {header.split}; try again.")
+            return StagingAck(header.attempt, header.number, f"this worker does not read split {header.split}; try again.")
         with self._staging_lock:
             return staging.receive(header, frames)
 

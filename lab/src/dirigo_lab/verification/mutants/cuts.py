@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dirigo.kernel.barrier import Program, Upstream
+from dirigo.kernel.barrier import Upstream, WaitingProgram
 from dirigo.kernel.channel import Inbound
 from dirigo.kernel.interface.message import SyncRequest
 from dirigo.kernel.lessee import Lessee
@@ -23,9 +23,9 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
     return mistaken
 
 
-@mutant("ignore-payload", "the dependency payload is not read", Program, "__init__", "fork", "chain")
+@mutant("ignore-payload", "the dependency payload is not read", WaitingProgram, "__init__", "fork", "chain")
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Program, message: Any, arrived: float = 0.0) -> None:
+    def mistaken(self: WaitingProgram, message: Any, arrived: float = 0.0) -> None:
         original(self, message, arrived)
         self.at_home, self.at_lessees = {}, {}
 
