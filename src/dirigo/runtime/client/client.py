@@ -8,7 +8,8 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -39,6 +40,8 @@ _OVER = ("finished", "cancelled", "failed")
 _FULL_S = 0.02
 _LOOK_S = 0.5
 
+_CLOSED = "the connection to the cluster is closed."
+
 _encoder = msgspec.msgpack.Encoder()
 _answers = msgspec.msgpack.Decoder(control.Answer)
 
@@ -61,11 +64,16 @@ class Client:
         self._mine = threading.local()
         self._lock = threading.Lock()
         self._sockets: list[zmq.Socket[bytes]] = []
+        self._asking: set[zmq.Socket[bytes]] = set()  # in use by some thread, which closes them itself if it has to
+        self._closed = threading.Event()
 
     def close(self) -> None:
+        """Whoever still waits for an answer gets an error."""
         with self._lock:
+            self._closed.set()
             for socket in self._sockets:
-                socket.close(0)
+                if socket not in self._asking:
+                    socket.close(0)
         self._context.term()
 
     def __enter__(self) -> Self:
@@ -81,7 +89,7 @@ class Client:
             if socket is not None:
                 with self._lock:
                     self._sockets.remove(socket)
-                socket.close(0)
+                    socket.close(0)
 
     # --- the cluster ---------------------------------------------------------------------------------------------------
 
@@ -178,22 +186,24 @@ class Client:
         self._mine.number = number = getattr(self._mine, "number", 0) + 1
         asked = control.AskedLog(number, request) if is_log else control.Asked(number, request)
         try:
-            answer = self._answer_to(cut([_encoder.encode(asked)]), number, is_log, self._answer_s + wait_s)
+            with self._socket(is_log) as socket:
+                answer = self._answer_to(socket, cut([_encoder.encode(asked)]), number, is_log, self._answer_s + wait_s)
         except zmq.Again:
             raise self._silence() from None
         except zmq.ZMQError as error:
-            raise ControlError("the connection to the cluster is closed.") from error
+            raise ControlError(_CLOSED) from error
         if answer.error is not None:
             raise ControlError(answer.error)
         return answer.value if kind is None else msgspec.convert(answer.value, kind)
 
-    def _answer_to(self, asked: Sequence[Frame], number: int, is_log: bool, patience_s: float) -> control.Answer:
+    def _answer_to(
+        self, socket: zmq.Socket[bytes], asked: Sequence[Frame], number: int, is_log: bool, patience_s: float
+    ) -> control.Answer:
         """Ask until there is an answer: a request, or its answer, is lost when a connection is cut.
 
         Asked again, it has the same number, so that nothing is done twice. If not even that is answered, the connection may
         be dead without knowing so, and is made anew.
         """
-        socket = self._socket(is_log)
         until = time.monotonic() + patience_s
         pause_s, travel_s = _ASK_AGAIN_S, sum(map(len, asked)) / _BYTES_PER_S
         in_vain = 0
@@ -230,20 +240,31 @@ class Client:
     def _endpoint(self, is_log: bool) -> str:
         return self.access.log if is_log else self.access.controller
 
-    def _socket(self, is_log: bool) -> zmq.Socket[bytes]:
+    @contextmanager
+    def _socket(self, is_log: bool) -> Iterator[zmq.Socket[bytes]]:
+        """The socket of the calling thread, while it asks. ``close`` waits for all sockets, so none may be forgotten."""
         attribute = "log" if is_log else "controller"
-        socket: zmq.Socket[bytes] | None = getattr(self._mine, attribute, None)
-        if socket is None:
-            socket = self._context.socket(zmq.DEALER)
-            socket.linger = 0
-            # Nobody else can take this name over; it stays the same after the socket has connected again.
-            socket.identity = b"client-" + secrets.token_hex(16).encode()
-            self.access.keys.secure_client(socket)
-            socket.connect(self._endpoint(is_log))
-            setattr(self._mine, attribute, socket)
-            with self._lock:
+        with self._lock:
+            if self._closed.is_set():
+                raise ControlError(_CLOSED)
+            socket: zmq.Socket[bytes] | None = getattr(self._mine, attribute, None)
+            if socket is None:
+                socket = self._context.socket(zmq.DEALER)
                 self._sockets.append(socket)
-        return socket
+                setattr(self._mine, attribute, socket)
+                socket.linger = 0
+                # Nobody else can take this name over; it stays the same after the socket has connected again.
+                socket.identity = b"client-" + secrets.token_hex(16).encode()
+                self.access.keys.secure_client(socket)
+                socket.connect(self._endpoint(is_log))
+            self._asking.add(socket)
+        try:
+            yield socket
+        finally:
+            with self._lock:
+                self._asking.remove(socket)
+                if self._closed.is_set():
+                    socket.close(0)
 
 
 class JobHandle:
