@@ -196,7 +196,7 @@ def test_a_worker_that_is_to_go_hears_so_although_its_slot_is_forgotten(monkeypa
         def send_multipart(self, frames: list[bytes], flags: int) -> None:
             sent.append((frames[1], frames[2]))
 
-    made = Lines(Socket(), Refusals("the controller"))  # type: ignore[arg-type]
+    made = Lines(Socket())  # type: ignore[arg-type]
     made.open(b"worker", INCARNATION)
     made.order(b"worker", b"go")
     made.part(b"worker")

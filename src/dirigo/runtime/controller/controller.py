@@ -94,7 +94,7 @@ class Controller:
         self._socket.router_handover = True
         self._ring.server.secure_server(self._socket, _DOOR)
         self._authenticator.watch(self._socket)
-        self._lines = Lines(self._socket, self.refusals)
+        self._lines = Lines(self._socket)
         self._endpoint = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
         try:
             self.logs = LogServer(
@@ -529,7 +529,5 @@ class Controller:
 
     def answer(self, identity: bytes, answer: bytes) -> None:
         """Tell a client. If it does not hear of it, it asks again."""
-        try:
+        with suppress(zmq.ZMQError):
             self._socket.send_multipart([identity, answer], zmq.NOBLOCK)
-        except zmq.ZMQError as error:
-            self.refusals.counts[f"undeliverable: {error.strerror}"] += 1

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import msgspec
 import zmq
 
-from dirigo.runtime.transport.authenticator import Refusals
 from dirigo.runtime.transport.control_link import ControlHead, ControlLink, Taken, decode_head
 
 GONE_AFTER_S = 12.0  # without a connection; a process that has died is usually started again sooner, and tells more
@@ -31,9 +30,8 @@ class _Line:
 class Lines:
     """All of them, by the identity of the process. Part of the controller, on its thread."""
 
-    def __init__(self, socket: zmq.Socket[bytes], refusals: Refusals) -> None:
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self._socket = socket
-        self._refusals = refusals
         self._lines: dict[bytes, _Line] = {}
 
     def open(self, identity: bytes, incarnation: int) -> None:
@@ -77,8 +75,7 @@ class Lines:
     def _send(self, identity: bytes, head: bytes, body: bytes) -> bool:
         try:
             self._socket.send_multipart([identity, head, body], zmq.NOBLOCK)
-        except zmq.ZMQError as error:  # it is gone, or will connect again
-            self._refusals.counts[f"undeliverable: {error.strerror}"] += 1
+        except zmq.ZMQError:  # it is gone, or will connect again
             return False
         return True
 
