@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,6 +92,15 @@ def test_what_a_process_has_left_stays_for_a_while_for_the_one_that_takes_its_pl
     assert left.exists()
     os.utime(left / ".owner", (0, time.time() - 31.0))
     remove_abandoned(gone_for_s=30.0)
+    assert not left.exists()
+
+
+def test_a_process_that_is_about_to_end_is_waited_for(
+    place: Path, start_owner: Callable[[], tuple[subprocess.Popen[str], Path]]
+) -> None:
+    ending, left = start_owner()
+    threading.Timer(0.2, ending.kill).start()
+    remove_abandoned("worker-x", patience_s=60)
     assert not left.exists()
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import OF_PROCESSES, PYTHON_PATH
+from cli.commands import OF_PROCESSES, PYTHON_PATH, home_of_clusters, run
+from dirigo.spark.service import file as service_file
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes as Linux tells them")
 
@@ -141,6 +142,37 @@ def test_a_start_of_a_cluster_is_given_up(tmp_path: Path) -> None:
         assert command.process.returncode == 143, (out, errors)
         assert out.splitlines() == ["not started"]
         until(lambda: not command.marked(), "all processes are gone", GONE_S)
+
+
+BLOCKED = """
+import os, time
+import dirigo as dg
+
+def block(row):
+    with open("MARK.new", "w") as mark:
+        mark.write(str(os.getpid()))
+    os.rename("MARK.new", "MARK")
+    time.sleep(1000)
+
+flow = dg.Dataflow("blocked")
+flow.source(dg.from_iterable([{"a": 1}])).map(block, schema={"a": int}).sink(dg.discard())
+"""
+
+
+def test_the_log_of_a_service_tells_of_a_signal_before_it_waits_for_anybody(tmp_path: Path) -> None:
+    mark, file = tmp_path / "mark", tmp_path / "blocked.py"
+    file.write_text(BLOCKED.replace("MARK", str(mark)))
+    with home_of_clusters(tmp_path / "home"):
+        run("cluster", "start", "--workers", "1")
+        run("submit", file)
+        until(mark.exists, "the function runs", BEGUN_S)
+        service = service_file.read("dirigo")
+        assert service is not None
+        os.kill(service.pid, signal.SIGTERM)
+        log = service_file.log_file_of("dirigo")
+        until(lambda: "told to end by a signal" in log.read_text(), "the log tells", BEGUN_S)
+        os.kill(int(mark.read_text()), signal.SIGKILL)  # its worker is still there, as the function keeps it
+        until(lambda: not service.lives(), "it has ended", GONE_S)
 
 
 STUBBORN = """

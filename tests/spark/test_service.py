@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import dirigo as dg
 from dirigo.runtime.control import WorkerStatus
 from dirigo.runtime.errors import ControlError
+from dirigo.spark.hosting import GRACE_S
 from dirigo.spark.session import SessionError
 from dirigo_lab.nexmark.on_spark import run_on_cluster
 from spark import query_rows
@@ -140,6 +142,24 @@ def test_what_cannot_be_hosted_is_refused(classic_session: Any, cluster: dg.Clus
         dg.Cluster(1, spark=classic_session, master="local[2]")
     with pytest.raises(ControlError, match="ask for 1 or more"):
         dg.Cluster(0, spark=classic_session)
+
+
+def test_a_cluster_ends_although_code_of_a_user_blocks(classic_session: Any, tmp_path: Path) -> None:
+    """Not only after its worker has ended itself, which takes 5 s, and Spark has started that worker again."""
+    mark = tmp_path / "mark"
+
+    def block(row: Any) -> Any:
+        mark.touch()
+        time.sleep(1000)
+
+    flow = dg.Dataflow("blocked")
+    rows = flow.source(dg.generator(lambda first, n: [{"n": i} for i in range(first, first + n)], {"n": int}, 10))
+    rows.map(block, schema={"n": int}).sink(dg.discard())
+    with dg.Cluster(1, spark=classic_session) as blocked:
+        blocked.submit(flow)
+        wait_for(mark.exists, "the function")
+        began = time.monotonic()
+    assert time.monotonic() - began < GRACE_S  # about 1 s
 
 
 # --- DataFrames ------------------------------------------------------------------------------------------------------------

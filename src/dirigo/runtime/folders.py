@@ -24,6 +24,7 @@ _PREFIX: Final = "dirigo-"
 _LOCK: Final = ".owner"  # beside the files of the owner, so that nobody takes it for one of them
 _FILES: Final = "files"
 _TRIES: Final = 8
+_LOOK_S: Final = 0.02
 SUCCEEDED_WITHIN_S: Final = 30.0  # a process that died is followed by another one in its place, which looks at its folder
 
 _owned: dict[Path, OwnFolder] = {}  # of this process
@@ -88,18 +89,30 @@ def remove_abandoned(
     but: str | None = None,
     first: Callable[[Path], None] = lambda _: None,
     gone_for_s: float = 0.0,
+    patience_s: float = 0.0,
 ) -> None:
     """Remove the folders whose owners are gone: those of a kind, or all ``but`` those of another one.
 
     ``first`` is called with the files of each folder before it is removed. Folders whose owner showed life within the last
-    ``gone_for_s`` stay: the process that takes its place will read what it has left.
+    ``gone_for_s`` stay: the process that takes its place will read what it has left. Owners that are about to end are
+    waited for ``patience_s`` at most.
     """
+    until = time.monotonic() + patience_s
+    while not _removed_abandoned(kind, but, first, gone_for_s) and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+
+
+def _removed_abandoned(kind: str, but: str | None, first: Callable[[Path], None], gone_for_s: float) -> bool:
+    """Whether no folder of that kind is left."""
+    is_none_left = True
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             is_meant = entry.name.startswith(f"{_PREFIX}{kind}")
             if is_meant and (but is None or not entry.name.startswith(f"{_PREFIX}{but}")):
                 with suppress(OSError), _removing:  # gone meanwhile, or nothing of ours
                     _remove_if_abandoned(Path(entry.path), first, gone_for_s)
+                    is_none_left = is_none_left and not Path(entry.path).exists()
+    return is_none_left
 
 
 def _remove_if_abandoned(base: Path, first: Callable[[Path], None], gone_for_s: float) -> None:

@@ -34,6 +34,10 @@ _log = logging.getLogger(__name__)
 
 READY_S = 90.0
 _LOOK_S = 0.02
+# For workers to leave in order when the cluster ends: their jobs are cancelled, so nobody waits for what they still do. One
+# that is kept by code of a user would end itself some seconds later, and Spark, which knows of no end, start it again.
+_LEAVE_S = 1.0
+_FREED_S = 1.0  # for processes that Spark has ended to let go of their folders
 
 
 class Cluster:
@@ -188,7 +192,7 @@ class Cluster:
             if self._controller is not None:
                 step(self._controller.stop)
             if self._host is not None:
-                step(self._host.stop_all)
+                step(partial(self._host.stop_all, grace_s=_LEAVE_S))
             if hasattr(self, "client"):
                 step(self.client.close)
             if self._own_session is not None:
@@ -196,7 +200,8 @@ class Cluster:
             if self._logs is not None:
                 step(self._logs.remove)
             if self._controller is not None:  # of workers that were killed, on this machine
-                step(partial(remove_abandoned, folders_of_run(self._controller.run_id)))
+                patience_s = _FREED_S if self._own_session is not None else 0.0
+                step(partial(remove_abandoned, folders_of_run(self._controller.run_id), patience_s=patience_s))
 
     @property
     def is_running(self) -> bool:

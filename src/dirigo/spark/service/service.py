@@ -282,7 +282,7 @@ def serve(settings: ServiceSettings) -> int:
         try:
             _hold(settings, service, folder)
         except _ToldToEndError:
-            _log.info("told to end by a signal")
+            _log.info("ended, as a signal told it to")
         except Exception as error:  # whatever Spark raises; whoever started the cluster has to know
             _log.exception("the cluster failed")
             failed = msgspec.structs.replace(service, state="failed", problem=_one_line(error))
@@ -317,6 +317,9 @@ def _hold(settings: ServiceSettings, service: RunningService, folder: Path) -> N
         if cluster.failure is not None:
             raise ControlError(cluster.failure)
         _log.info("stopped")
+    except _ToldToEndError:
+        _log.info("told to end by a signal")
+        raise
     except Exception as error:
         problem = error
         raise
