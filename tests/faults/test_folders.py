@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -102,6 +103,16 @@ def test_a_process_that_is_about_to_end_is_waited_for(
     threading.Timer(0.2, ending.kill).start()
     remove_abandoned("worker-x", patience_s=60)
     assert not left.exists()
+
+
+def test_what_could_not_be_removed_is_removed_by_the_next_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = OwnFolder("spark")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as if somebody wrote to it all the time
+        folder.remove()
+    assert folder.path.exists()
+    remove_abandoned()
+    assert list(place.iterdir()) == []
 
 
 def test_what_is_not_ours_is_never_touched(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

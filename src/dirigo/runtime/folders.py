@@ -134,8 +134,10 @@ def _remove_if_abandoned(base: Path, first: Callable[[Path], None], gone_for_s: 
 
 
 def _remove(base: Path) -> None:
-    """The lock is removed last, so that an interrupted removal is resumed."""
+    """The lock is removed last, so that a removal that was interrupted, or that somebody wrote against, is resumed."""
     shutil.rmtree(base / _FILES, ignore_errors=True)
+    if (base / _FILES).exists():
+        return
     with suppress(OSError):
         (base / _LOCK).unlink(missing_ok=True)
         base.rmdir()

@@ -92,16 +92,20 @@ class OwnSession:
         java_was_running = pyspark.SparkContext._gateway is not None
         remove_abandoned(gone_for_s=SUCCEEDED_WITHIN_S)
         self._folder = OwnFolder("spark")
+        started: list[subprocess.Popen[bytes]] = []
         try:
             with (
                 _python_of_workers(self._master),
                 _temporary_files_in(self._folder.path),
                 _handler_of_ctrl_c_kept(),
+                _java_noted(started),
             ):
                 self._spark = self._build(pyspark, self._folder.path)
             gateway = pyspark.SparkContext._gateway
             self._java = None if java_was_running else gateway.proc
         except BaseException as error:
+            for java in started:
+                _kill_java(java)  # before the folder is removed, to which it writes
             self.stop()
             if isinstance(error, pyspark.errors.PySparkRuntimeError):
                 raise SessionError(
@@ -119,7 +123,7 @@ class OwnSession:
             if spark is not None and (java is None or java.poll() is None):
                 spark.stop()
             elif spark is not None:
-                _forget(spark)
+                _forget_session()
         finally:
             if java is not None:
                 _end_java(java)
@@ -298,15 +302,39 @@ def _handler_of_ctrl_c_kept() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def _java_noted(started: list[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Notes the process that PySpark starts. PySpark tells of it only at the end, and an interrupt may come before."""
+    from pyspark import java_gateway
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            started.append(self)
+            super().__init__(*arguments, **named)
+
+    before = java_gateway.Popen
+    java_gateway.Popen = Noted
+    try:
+        yield
+    finally:
+        java_gateway.Popen = before
+
+
+def _kill_java(java: subprocess.Popen[bytes]) -> None:
+    """Ends a Java process whose Spark did not come up, and lets another one be started in this process."""
+    if getattr(java, "pid", None) is None:
+        return  # it was not even forked
+    java.kill()
+    java.wait()
+    _forget_session()
+    _forget_gateway(java)
+    if java.stdin is not None:
+        java.stdin.close()
+
+
 def _end_java(java: subprocess.Popen[bytes]) -> None:
     """Ends the Java process behind Spark, which would otherwise stay until Python itself ends."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    if gateway is not None and gateway.proc is java:
-        gateway.shutdown()
-        SparkContext._gateway = None
-        SparkContext._jvm = None
+    _forget_gateway(java)
     assert java.stdin is not None
     java.stdin.close()  # the Java side ends when this pipe does
     try:
@@ -316,12 +344,24 @@ def _end_java(java: subprocess.Popen[bytes]) -> None:
         java.wait()
 
 
-def _forget(spark: Any) -> None:
+def _forget_gateway(java: subprocess.Popen[bytes]) -> None:
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None and gateway.proc is java:
+        gateway.shutdown()
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+
+
+def _forget_session() -> None:
     """Have PySpark forget a session whose Java process is dead, or no other could be started in this process."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession, SQLContext
 
-    spark.sparkContext._jsc = None  # there is nobody to tell
-    spark.sparkContext.stop()
+    if (context := SparkContext._active_spark_context) is not None:
+        context._jsc = None  # there is nobody to tell
+        context.stop()
     SparkSession._instantiatedSession = None
     SparkSession._activeSession = None
     SQLContext._instantiatedContext = None
