@@ -193,6 +193,32 @@ def test_not_even_code_that_handles_the_signal_itself_keeps_a_command(tmp_path: 
         command.check_end("Ctrl-C", command.send("Ctrl-C"))
 
 
+FAILING_END = """
+import time
+from dirigo.cli.signals import run_main
+
+def command():
+    try:
+        print("begun", flush=True)
+        time.sleep(600)
+    finally:
+        raise ConnectionError("the other one has heard the signal too, and is gone")
+
+run_main(command)
+"""
+
+
+def test_an_end_that_fails_is_told_in_one_line_too() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", FAILING_END], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGTERM)
+        out, errors = process.communicate(timeout=GONE_S)
+    assert (process.returncode, out, errors) == (143, "cancelled\n", "")
+
+
 FORKING = """
 import os, signal, time
 child = os.fork()

@@ -126,6 +126,10 @@ def run_main(command: Callable[[], None]) -> None:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
         if _ending.sign is None and code != INTERRUPTED:
             raise
+    except Exception:
+        if _ending.sign is None:
+            raise
+        code = 1  # what failed belongs to the end: others, such as Java, may have heard the signal too
     if code == INTERRUPTED:  # while Spark starts, the signal is handled by PySpark, which raises a KeyboardInterrupt too
         _ending.sign = _ending.sign or signal.SIGINT
     if _ending.sign is None:

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,6 +32,7 @@ TASK_FAILURES_MOST = 4
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _LEFT_FOR_QUERIES = 1  # slots, at the least, or every query beside the workers waits forever
 _SECONDS_TO_LET_JAVA_EXIT = 20
+_DIED_WITHIN_S = 1.0  # Java, if its connections break although nobody has ended it here
 _SECONDS_FOR_EXECUTORS_TO_COME = 30.0
 _LOOK_S = 0.1
 # Effective before Spark reads its own defaults, which would write warnings about the machine while it starts.
@@ -120,10 +121,8 @@ class OwnSession:
         java, self._java = self._java, None
         folder, self._folder = self._folder, None
         try:
-            if spark is not None and (java is None or java.poll() is None):
-                spark.stop()
-            elif spark is not None:
-                _forget_session()
+            if spark is not None:
+                _stop(spark, java)
         finally:
             if java is not None:
                 _end_java(java)
@@ -342,6 +341,25 @@ def _end_java(java: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         java.kill()
         java.wait()
+
+
+def _stop(spark: Any, java: subprocess.Popen[bytes] | None) -> None:
+    """Stop a session. Its Java process may be dead, or die meanwhile: a signal to a command may go to Java as well."""
+    if java is None or java.poll() is None:
+        try:
+            spark.stop()
+        except Exception:
+            if java is None or not _dies(java):
+                raise
+        else:
+            return
+    _forget_session()
+
+
+def _dies(java: subprocess.Popen[bytes]) -> bool:
+    with suppress(subprocess.TimeoutExpired):
+        java.wait(_DIED_WITHIN_S)
+    return java.returncode is not None
 
 
 def _forget_gateway(java: subprocess.Popen[bytes]) -> None:
