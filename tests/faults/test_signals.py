@@ -219,6 +219,26 @@ def test_an_end_that_fails_is_told_in_one_line_too() -> None:
     assert (process.returncode, out, errors) == (143, "cancelled\n", "")
 
 
+EARLY = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Interrupting:
+    def find_spec(name, path=None, target=None):
+        if name == "dirigo.cli.signals":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting)
+from dirigo.cli import main
+main()
+"""
+
+
+def test_ctrl_c_tells_no_tale_while_not_even_the_handlers_of_signals_are_loaded() -> None:
+    ended = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, check=False, timeout=GONE_S)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
 FORKING = """
 import os, signal, time
 child = os.fork()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dirigo.cli.signals import run_main
-
 if TYPE_CHECKING:
     from dirigo.cli.application import app as app
 else:
@@ -21,6 +19,12 @@ else:
 
 def main() -> None:
     """The ``dirigo`` command."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until signals are watched: there is nothing to end in order yet
+    from dirigo.cli.signals import run_main
+
     run_main(_run)
 
 
