@@ -100,6 +100,37 @@ def test_a_batch_of_other_types_is_cast_and_its_misfits_are_bad_rows() -> None:
     assert [each.row for each in bad] == ["{'a': 'x'}"]
 
 
+@pytest.mark.parametrize("rows_max", [1, 2, 1000])
+@pytest.mark.parametrize(
+    ("values", "kind", "good", "bad"),
+    [
+        (pa.array([1.0, 1.5, 2.0]), pa.int64(), [1, 2], [2]),
+        (pa.array(["1", "b", "2"]), pa.int64(), [1, 2], [2]),
+        (pa.array([b"a", b"\xff", b"c"]), pa.string(), ["a", "c"], [2]),
+        (pa.array([1, 2**40, None, 3]), pa.int32(), [1, None, 3], [2]),
+        (pa.array([[1.0], [1.5], [], None]), pa.list_(pa.int64()), [[1], [], None], [2]),
+        (pa.array([b"2", b"\xff"]).dictionary_encode(), pa.string(), ["2"], [2]),
+        (pa.array([1, 2]), pa.string(), ["1", "2"], []),
+    ],
+)
+def test_whether_a_row_of_a_batch_can_be_cast_is_up_to_that_row(
+    values: pa.Array, kind: pa.DataType, good: list[Any], bad: list[int], rows_max: int
+) -> None:
+    table = pa.table({"x": values})
+    rows, errors = read_all(from_iterable(table, pa.schema([("x", kind)]), name="numbers"), rows_max)
+    assert [row["x"] for row in rows] == good
+    assert [error.error.partition(":")[0] for error in errors] == [f"numbers, row {number}" for number in bad]
+
+
+@pytest.mark.parametrize("rows_max", [1, 2, 1000])
+def test_times_of_a_batch_are_cut_to_the_unit_of_their_column(rows_max: int) -> None:
+    table = pa.table({"at": pa.array([1_000, 1_500, None], pa.timestamp("us", "UTC"))})
+    source = from_iterable(table, pa.schema([("at", pa.timestamp("ms", "UTC"))]))
+    rows, errors = read_all(source, rows_max)
+    assert [row["at"] for row in rows] == [datetime(1970, 1, 1, 0, 0, 0, 1_000, UTC)] * 2 + [None]
+    assert errors == []
+
+
 def test_a_bad_row_does_not_take_others_with_it() -> None:
     rows: list[Any] = [{"a": 1}, {"a": "two"}, {"a": 3}, {"b": 4}, None, {"a": 5}]
     good, bad = read_all(from_iterable(rows, {"a": int}))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dirigo.flow.rows.row import BadRowError, batch_of
 from dirigo.flow.sources.source import BadRow, SourceBatch, joined
@@ -39,15 +40,48 @@ def fit_rows(rows: Sequence[Any], schema: pa.Schema, what: str, first_number: in
 
 
 def fit_batch(batch: pa.RecordBatch, schema: pa.Schema, what: str, first_number: int) -> SourceBatch:
-    """A user's batch as a read_batch: cast to the schema as a whole if that loses nothing, else row by row."""
+    """A user's batch as a read_batch. A row is good if it can be cast to the schema, whatever other rows there are."""
     if batch.schema.equals(schema):
         return SourceBatch(batch.replace_schema_metadata(schema.metadata))
     if set(schema.names) == set(batch.schema.names) and batch.num_columns == len(schema):
         try:
-            return SourceBatch(batch.select(schema.names).cast(schema))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
-            pass  # the rows that do not fit are found one by one
+            return _cast_rows(batch.select(schema.names), schema, what, first_number)
+        except pa.ArrowNotImplementedError:
+            pass  # Arrow has no cast between such types, so the rows must fit as Python values
     return fit_rows(batch.to_pylist(), schema, what, first_number)
+
+
+def _cast_rows(batch: pa.RecordBatch, schema: pa.Schema, what: str, first_number: int) -> SourceBatch:
+    good: list[pa.RecordBatch] = []
+    bad: list[BadRow] = []
+    parts = [(0, batch)]  # the last one comes first
+    while parts:
+        start, part = parts.pop()
+        try:
+            good.append(_cast(part, schema))
+        except ValueError as error:
+            rows = part.num_rows
+            if rows == 1 and part is not batch:
+                bad.append(BadRow(_text_of(part.to_pylist()[0]), f"{what}, row {first_number + start}: {error}"))
+                continue
+            # Halves, until each bad row stands alone. They are copies: of a slice of lists, Arrow casts other rows too.
+            for first, end in ((rows // 2, rows), (0, rows // 2)):
+                if first < end:
+                    parts.append((start + first, part.take(pa.array(range(first, end)))))
+    return SourceBatch(joined(good, schema), bad)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """All columns cast without a loss, but times are cut to their unit, as everywhere."""
+    columns = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        if column.null_count and not field.nullable:
+            raise ValueError(f"the field {field.name!r} is None, but the column allows no nulls.")
+        try:
+            columns.append(column.cast(options=pc.CastOptions(field.type, allow_time_truncate=True)))
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"the field {field.name!r} cannot be cast to {field.type}: {error}") from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _text_of(row: Any) -> str:
