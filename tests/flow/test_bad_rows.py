@@ -201,6 +201,65 @@ def test_a_time_that_is_none_is_a_bad_row_and_no_watermark(ts: int | None, compl
         results(rows, build, rows_max=rows_max)
 
 
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Vienna"])
+@pytest.mark.parametrize(("unit", "ts"), [("s", 2**60), ("s", 2**63 - 1), ("s", 253402300800), ("ms", 2**62), ("us", 2**62)])
+def test_a_timestamp_beyond_what_python_can_say_is_a_bad_row(unit: str, ts: int, zone: str | None) -> None:
+    table = pa.table({"at": pa.array([1, ts, 2], pa.timestamp(unit, zone))})
+    out, errors = split_results(
+        [table], lambda s: s.window(dg.Tumbling("1h")).aggregate(n=dg.count()), time="at", schema=table.schema
+    )
+    assert [row["n"] for row in out] == [2]
+    (error,) = errors
+    assert error["error"] == "its time 'at' lies after the year 9999."
+    assert json.loads(error["row"]) == {"at": f"{ts} as timestamp[{unit}{f', tz={zone}' if zone else ''}]"}
+
+
+class EmitNumber(dg.Function):
+    def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
+        assert row.at is not None
+        context.emit({"n": row.n})
+
+
+def number_of(row: dg.Row) -> dict[str, Any]:
+    return {"n": row.n} if row.at else {"n": -row.n}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s: s.map(number_of, {"n": int}),
+        lambda s: s.flat_map(lambda row: [number_of(row)], {"n": int}),
+        lambda s: s.filter(number_of).select("n"),
+        lambda s: s.split(number_of)[0].select("n"),
+        lambda s: s.process(EmitNumber, {"n": int}),
+    ],
+    ids=["map", "flat_map", "filter", "split", "process"],
+)
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_a_value_that_python_cannot_say_is_bad_for_who_asks_for_it_and_for_no_other_row(
+    build: Build, zone: str | None
+) -> None:
+    table = pa.table({"n": [1, 2, 3], "at": pa.array([1, 2**62, 2], pa.timestamp("ms", zone))})
+    out, errors = split_results([table], build, time=None, schema=table.schema)
+    assert [row["n"] for row in out] == [1, 3]
+    assert [json.loads(row["row"])["n"] for row in errors] == [2]
+    assert "has no form in Python" in errors[0]["error"]
+    out, errors = split_results(
+        [table], lambda s: s.map(lambda row: {"n": row.n}, {"n": int}), time=None, schema=table.schema
+    )
+    assert ([row["n"] for row in out], errors) == ([1, 2, 3], [])
+
+
+def test_text_that_is_no_unicode_is_bad_for_who_asks_for_it_and_for_no_other_row() -> None:
+    text = pa.array([b"a", b"\xff", b"c"]).view(pa.string())
+    table = pa.table({"n": [1, 2, 3], "text": text})
+    out, errors = split_results(
+        [table], lambda s: s.map(lambda row: {"text": row.text}, {"text": str}), time=None, schema=table.schema
+    )
+    assert [row["text"] for row in out] == ["a", "c"]
+    assert [json.loads(row["row"])["n"] for row in errors] == [2]
+
+
 @pytest.mark.parametrize("window", [dg.Tumbling("10ms"), dg.Session("3ms")], ids=["tumbling", "session"])
 def test_a_time_that_was_lost_on_the_way_is_a_bad_row(window: Any) -> None:
     def lose_some(row: dg.Row) -> dict[str, Any]:

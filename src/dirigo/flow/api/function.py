@@ -14,7 +14,8 @@ from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.steps import fitting
 from dirigo.flow.rows.bad_rows import Bad
 from dirigo.flow.rows.own_memory import owned
-from dirigo.flow.rows.row import Row, rows_of
+from dirigo.flow.rows.row import Row, rows_of, told
+from dirigo.flow.rows.unreadable import rows_told
 from dirigo.kernel import Granularity
 
 _GRANULARITIES = {"channel": Granularity.CHANNEL, "one": Granularity.ONE}
@@ -136,7 +137,7 @@ class FunctionContext:
             function.on_message(self, row)
         except Exception as error:  # user code may raise anything
             del self._outputs[before:]
-            self._emitter.bad([Bad(row.asdict(), error)], self._name)
+            self._emitter.bad([Bad(told(row), error)], self._name)
 
     def on_rows(self, function: Function, batch: pa.RecordBatch) -> None:
         try:
@@ -145,7 +146,7 @@ class FunctionContext:
             raise
         except Exception as error:  # user code may raise anything
             self._outputs.clear()
-            self._emitter.bad([Bad(row, error) for row in batch.to_pylist()], self._name)
+            self._emitter.bad([Bad(row, error) for row in rows_told(batch)], self._name)
         self.flush()
 
     def on_event(self, method: Callable[..., None], *arguments: Any) -> None:

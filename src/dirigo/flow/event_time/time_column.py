@@ -65,7 +65,7 @@ class TimeColumn:
         unit = self.type.unit if pa.types.is_timestamp(self.type) else "ms"
         if unit == "ms":
             return numbers
-        return numbers * 1_000 if unit == "s" else numbers // _PER_MS[unit]
+        return numbers.clip(-1, LATEST_MS) * 1_000 if unit == "s" else numbers // _PER_MS[unit]
 
     def array(self, times_ms: Times) -> pa.Array:
         """Times as a column of this type."""

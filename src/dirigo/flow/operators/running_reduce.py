@@ -14,7 +14,7 @@ from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.row_functions import combined
 from dirigo.flow.plan.states import Kept
 from dirigo.flow.rows.bad_rows import Bad
-from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of
+from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of, told
 
 
 class RunningReduce(Operator):
@@ -72,7 +72,7 @@ class RunningReduce(Operator):
                 result = row.asdict() if before is None else function(before, row)
                 after = combined(result, self.schema if check_each else None)
             except Exception as error:  # user code may raise anything
-                bad.append(Bad(row.asdict(), error))
+                bad.append(Bad(told(row), error))
                 continue
             so_far[key] = after
             results.append(after)

@@ -17,7 +17,8 @@ from dirigo.flow.exchange.emitter import Branch, Emitter
 from dirigo.flow.expressions.expression import Expression, type_of
 from dirigo.flow.rows.bad_rows import Bad, try_each_part
 from dirigo.flow.rows.own_memory import owned
-from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of
+from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of, told
+from dirigo.flow.rows.unreadable import rows_told
 
 RowFunction = Callable[[Row], Any]
 
@@ -226,7 +227,7 @@ class RowFilter(_RowStep):
                 keep.append(bool(function(row)))
             except Exception as error:  # user code may raise anything
                 keep.append(False)
-                bad.append(Bad(row.asdict(), error))
+                bad.append(Bad(told(row), error))
         emitter.bad(bad, self.name)
         return batch.filter(pa.array(keep, pa.bool_()))
 
@@ -248,7 +249,7 @@ class RowFlag(_RowStep):
                 flags.append(bool(function(row)))
             except Exception as error:  # user code may raise anything
                 flags.append(None)
-                bad.append(Bad(row.asdict(), error))
+                bad.append(Bad(told(row), error))
         emitter.bad(bad, self.name)
         column = pa.array(flags, pa.bool_())
         flagged = pa.RecordBatch.from_arrays([*batch.columns, column], schema=self.schema)
@@ -270,7 +271,7 @@ class RowMap(_RowStep):
                 results.append(function(row))
             except Exception as error:  # user code may raise anything
                 failed.add(len(results) + len(bad))
-                bad.append(Bad(row.asdict(), error))
+                bad.append(Bad(told(row), error))
         out = fitting(
             results, self.schema, bad, batch, lambda: [each for each in range(batch.num_rows) if each not in failed]
         )
@@ -292,7 +293,7 @@ class RowFlatMap(_RowStep):
             try:
                 produced = _as_list(function(row))
             except Exception as error:  # user code may raise anything
-                bad.append(Bad(row.asdict(), error))
+                bad.append(Bad(told(row), error))
                 continue
             results += produced
             origins += [position] * len(produced)
@@ -325,6 +326,6 @@ def fitting(
             try:
                 good.append(batch_of([result], schema))
             except BadRowError as error:
-                origin = batch.slice(came_from[position], 1).to_pylist()[0] if batch is not None else str(result)
+                origin = rows_told(batch.slice(came_from[position], 1))[0] if batch is not None else str(result)
                 bad.append(Bad(origin, f"it became {result!r}, which does not fit: {error}"))
         return pa.concat_batches(good) if good else batch_of([], schema)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dirigo.flow.errors import RowFailure, cut_text, said
+from dirigo.flow.rows.unreadable import rows_told
 
 OnError = Literal["fail", "side_output"]
 
@@ -61,7 +62,7 @@ def shown(row: Mapping[str, Any] | str) -> str:
 def rows_at(batch: pa.RecordBatch, which: npt.NDArray[Any], error: str) -> list[Bad]:
     """Bad rows of a batch, by position or mask, all for the same reason."""
     positions = np.flatnonzero(which) if which.dtype == bool else which
-    return [Bad(row, error) for row in batch.take(pa.array(positions)).to_pylist()]
+    return [Bad(row, error) for row in rows_told(batch.take(pa.array(positions)))]
 
 
 def without(batch: pa.RecordBatch, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
@@ -73,7 +74,7 @@ def try_each_part(
 ) -> tuple[list[pa.RecordBatch], list[Bad]]:
     """What can be had of a batch on which a vectorised function failed: halve it until each bad row stands alone."""
     if batch.num_rows <= 1:
-        return [], [Bad(row, cause) for row in batch.to_pylist()]
+        return [], [Bad(row, cause) for row in rows_told(batch)]
     good: list[pa.RecordBatch] = []
     bad: list[Bad] = []
     middle = batch.num_rows // 2

@@ -13,8 +13,9 @@ from pyarrow import types
 
 from dirigo.flow.rows.batches import BadRowError, batch_of
 from dirigo.flow.rows.schema import nearest_name
+from dirigo.flow.rows.unreadable import NO_FORM, PartlyReadable, rows_told, values_told
 
-__all__ = ["BadRowError", "Row", "batch_of", "rows_of"]
+__all__ = ["BadRowError", "Row", "batch_of", "rows_of", "told"]
 
 
 class _UnknownFieldError(KeyError):
@@ -37,7 +38,12 @@ class _Columns(dict[str, list[Any]]):
     def __missing__(self, name: str) -> list[Any]:
         if name not in self.names:
             raise _UnknownFieldError(_unknown(name, self.names))
-        values = self[name] = _python_values(self.batch.column(name))
+        column = self.batch.column(name)
+        try:
+            values = _python_values(column)
+        except NO_FORM:
+            values = PartlyReadable(values_told(column))
+        self[name] = values
         return values
 
 
@@ -98,6 +104,14 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     """The rows of a batch, in order. A row may be kept; it keeps its batch in memory."""
     columns = _Columns(batch)
     return map(_row_class(columns.names), repeat(columns), range(batch.num_rows))
+
+
+def told(row: Row) -> dict[str, Any]:
+    """The row as a dictionary, to tell of it; it never fails."""
+    try:
+        return row.asdict()
+    except NO_FORM:
+        return rows_told(row._columns.batch.slice(row._position, 1))[0]
 
 
 @lru_cache(maxsize=512)

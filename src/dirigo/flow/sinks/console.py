@@ -9,6 +9,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 from dirigo.flow.errors import FlowError
+from dirigo.flow.rows.unreadable import values_told
 from dirigo.flow.sinks.sink import Sink, Writer
 
 
@@ -81,7 +82,7 @@ def _lines_of(batch: pa.RecordBatch) -> list[str]:
     """One line per row; within a batch, each column is as wide as its widest value."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        cells = [f"{name}={_shown(value)}" for value in column.to_pylist()]
+        cells = [f"{name}={_shown(value)}" for value in values_told(column)]
         width = max(map(len, cells), default=0)
         columns.append([cell.ljust(width) for cell in cells])
     return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]

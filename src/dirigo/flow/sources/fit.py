@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dirigo.flow.rows.row import BadRowError, batch_of
+from dirigo.flow.rows.unreadable import rows_told
 from dirigo.flow.sources.source import BadRow, SourceBatch, joined
 
 _TRIED_AFTER_BAD_ROW: Final = 16
@@ -48,7 +49,7 @@ def fit_batch(batch: pa.RecordBatch, schema: pa.Schema, what: str, first_number:
             return _cast_rows(batch.select(schema.names), schema, what, first_number)
         except pa.ArrowNotImplementedError:
             pass  # Arrow has no cast between such types, so the rows must fit as Python values
-    return fit_rows(batch.to_pylist(), schema, what, first_number)
+    return fit_rows(rows_told(batch), schema, what, first_number)
 
 
 def _cast_rows(batch: pa.RecordBatch, schema: pa.Schema, what: str, first_number: int) -> SourceBatch:
@@ -62,7 +63,7 @@ def _cast_rows(batch: pa.RecordBatch, schema: pa.Schema, what: str, first_number
         except ValueError as error:
             rows = part.num_rows
             if rows == 1 and part is not batch:
-                bad.append(BadRow(_text_of(part.to_pylist()[0]), f"{what}, row {first_number + start}: {error}"))
+                bad.append(BadRow(_text_of(rows_told(part)[0]), f"{what}, row {first_number + start}: {error}"))
                 continue
             # Halves, until each bad row stands alone. They are copies: of a slice of lists, Arrow casts other rows too.
             for first, end in ((rows // 2, rows), (0, rows // 2)):

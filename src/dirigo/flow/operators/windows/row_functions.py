@@ -17,7 +17,8 @@ from dirigo.flow.event_time.windows import Span
 from dirigo.flow.operators.windows.aggregation import Rows
 from dirigo.flow.rows.bad_rows import Bad, described
 from dirigo.flow.rows.grouping import Grouping
-from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of
+from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of, told
+from dirigo.flow.rows.unreadable import rows_told
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Applied(Rows):
                 results.append(self._apply(group))
             except Exception as error:  # user code may raise anything
                 message = f"the function failed on {_shown_group(group)}: {described(error)}"
-                bad += [Bad(row, message) for row in group.batch.to_pylist()]
+                bad += [Bad(row, message) for row in rows_told(group.batch)]
         return pa.concat_batches(results) if results else batch_of([], self.output_schema)
 
     def _apply(self, group: Group) -> pa.RecordBatch:
@@ -182,7 +183,7 @@ class Folded:
                 folded[code] = row if so_far is None else self._combine(so_far, row, check_each)
             except Exception as error:  # user code may raise anything
                 apart.append(position)
-                failures.append((row.asdict(), error))
+                failures.append((told(row), error))
         try:
             out = batch_of(folded, self.output_schema)
         except BadRowError:
