@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Context, Decimal
+from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -92,8 +93,37 @@ def test_a_sum_is_the_total_or_too_large_in_whatever_order_it_was_added_up(
     means = _spread(avg("v"), column, keys, data)
     assert isinstance(means, dict)
     for key, group in _by_key(keys, values).items():
-        mean = float(expected[key]) / len(group) if group else None
-        assert means[key] == (pytest.approx(mean, rel=1e-15) if group and pa.types.is_decimal(kind) else mean)
+        assert means[key] == (float(Fraction(expected[key]) / len(group)) if group else None)
+
+
+_MEANS: list[tuple[pa.DataType, Callable[[Random], Any]]] = [
+    (pa.decimal128(20, 2), lambda random: Decimal(random.randrange(10**6)).scaleb(-2)),
+    (pa.decimal128(20, 2), lambda random: Decimal(random.randrange(-(10**20) + 1, 10**20)).scaleb(-2)),
+    (pa.decimal128(38, 20), lambda random: Decimal(random.randrange(10**30)).scaleb(-20, _EXACT)),
+    (pa.decimal128(38, 38), lambda random: Decimal(random.randrange(10**38)).scaleb(-38, _EXACT)),
+    (pa.decimal128(5, -3), lambda random: Decimal(random.randrange(10**5)).scaleb(3)),
+    (pa.int64(), lambda random: random.randrange(-(2**62), 2**62)),
+    (pa.int64(), lambda random: random.randrange(2**63 - 2**40, 2**63)),
+    (pa.uint64(), lambda random: random.randrange(2**64)),
+    (pa.int64(), lambda random: random.randrange(-1000, 1000)),
+]
+
+
+@pytest.mark.parametrize(("kind", "number"), _MEANS, ids=[f"{kind} {at}" for at, (kind, _) in enumerate(_MEANS)])
+def test_a_mean_of_whole_numbers_or_decimals_is_the_float_nearest_to_the_exact_one(
+    kind: pa.DataType, number: Callable[[Random], Any]
+) -> None:
+    random = Random(3)
+    groups = [[number(random) for _ in range(random.choice([1, 2, 3, 7, 10]))] for _ in range(300)]
+    keys = [key for key, group in enumerate(groups) for _ in group]
+    column = pa.array([value for group in groups for value in group], kind)
+    rows = pa.record_batch({"key": keys, "v": column})
+    work = Aggregation(rows.schema, ["key"], {"mean": avg("v")})
+    exact = {key: float(sum(map(Fraction, group)) / len(group)) for key, group in enumerate(groups)}
+    one = work.partial(rows, 0)[0]
+    apart = [work.partial(rows.slice(start, 2), 0)[0] for start in range(0, rows.num_rows, 2)]
+    for table in (one, work.merge(0, pa.concat_batches(apart))):
+        assert {row["key"]: row["mean"] for row in work.finish([table]).to_pylist()} == exact
 
 
 def test_a_mean_is_the_same_to_the_last_digit_whether_or_not_its_sum_fits() -> None:
@@ -102,7 +132,7 @@ def test_a_mean_is_the_same_to_the_last_digit_whether_or_not_its_sum_fits() -> N
     one = work.partial(pa.record_batch({"v": values}), 0)[0]
     apart = pa.concat_batches([work.partial(pa.record_batch({"v": [value]}), 0)[0] for value in values])
     for table in (one, apart, work.merge(0, apart)):
-        assert work.finish([table]).to_pylist() == [{"mean": float(5 * (2**63 - 1)) / 5}]
+        assert work.finish([table]).to_pylist() == [{"mean": float(2**63 - 1)}]
 
 
 # --- flows -------------------------------------------------------------------------------------------------------------

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dirigo.flow.aggregates.base import Aggregate, Argument, GroupSummary, Parts
 from dirigo.flow.aggregates.columns.groups import Groups
 from dirigo.flow.aggregates.columns.plain import column_of
-from dirigo.flow.aggregates.columns.sums import add_sums, add_values, sum_fields, sum_type, totals, totals_as_floats
+from dirigo.flow.aggregates.columns.sums import add_sums, add_values, means, sum_fields, sum_type, totals
 from dirigo.flow.aggregates.count import add_counts
 from dirigo.flow.expressions.expression import Expression
 
@@ -73,8 +71,7 @@ class _Averaging(GroupSummary):
 
     def finish(self, parts: Sequence[pa.Array]) -> pa.Array:
         *sums, counts = parts
-        # A sum of nothing is null, and so is the quotient; the count then only must not be zero.
-        return pc.divide(totals_as_floats(sums), pa.array(np.maximum(counts.to_numpy(), 1)).cast(pa.float64()))
+        return means(sums, counts.to_numpy())
 
 
 def sum_(argument: Argument, *, where: Expression | None = None) -> Aggregate:
@@ -83,5 +80,5 @@ def sum_(argument: Argument, *, where: Expression | None = None) -> Aggregate:
 
 
 def avg(argument: Argument, *, where: Expression | None = None) -> Aggregate:
-    """The mean as a float64; null of nothing."""
+    """The mean as a float64; null of nothing. Of integers and decimals, it is the float nearest to the exact mean."""
     return Average(argument, where)

@@ -27,6 +27,8 @@ _INTEGER_ROUND = 2**64  # what one carry of a sum of integers stands for
 _DECIMAL_ROUND = 10**38  # what one carry of a sum of decimals stands for, in units of the last digit
 _HALF = np.int64(32)
 _LOW_HALF = np.int64(2**32 - 1)
+_LOW_WORD = 2**64 - 1
+_EXACT_FLOAT = 2**53  # a float holds all whole numbers up to this one
 _CARRY = pa.int32()  # enough for four billion numbers as large as can be in one group
 _EXACT = Context(prec=80)
 
@@ -84,20 +86,32 @@ def totals(parts: Sequence[pa.Array], what: str) -> pa.Array:
     )
 
 
-def totals_as_floats(parts: Sequence[pa.Array]) -> pa.Array:
-    """The nearest float of each sum, from one partial sum per group."""
+def means(parts: Sequence[pa.Array], counts: Integers) -> pa.Array:
+    """Each sum, from one partial sum per group, by its count; null where there is no sum.
+
+    Of integers and decimals it is the float that is nearest to the exact quotient.
+    """
     sums = parts[0]
-    floats = sums.cast(pa.float64(), safe=False)
-    if len(parts) == 1 or parts[1].null_count == len(sums):
-        return floats
-    one_round = Decimal(_INTEGER_ROUND)
+    missing = sums.is_null().to_numpy(zero_copy_only=False)
+    counts = np.maximum(counts, 1)  # where it is zero there is no sum either
+    if pa.types.is_floating(sums.type):
+        return pa.array(sums.fill_null(0).to_numpy() / counts, mask=missing)
+    carries = parts[1].fill_null(0).to_numpy()
     if pa.types.is_decimal(sums.type):
-        one_round = Decimal(_DECIMAL_ROUND).scaleb(-sums.type.scale, _EXACT)
-    exact = floats.to_pylist()
-    for row, carry in enumerate(parts[1].to_pylist()):
-        if carry:
-            exact[row] = float(_EXACT.fma(Decimal(carry), one_round, Decimal(sums[row].as_py())))
-    return pa.array(exact, pa.float64())
+        words = decimal_words(sums)
+        low, high, scale, one_round = words[:, 0], words[:, 1], sums.type.scale, _DECIMAL_ROUND
+    else:
+        low = sums.fill_null(0).to_numpy()
+        high, scale, one_round = low >> 63, 0, _INTEGER_ROUND
+    # A quotient of two whole numbers that floats hold exactly is the nearest one. Others, which are rare, Python divides.
+    unit = 10 ** max(scale, 0)
+    is_exact = (low >= -_EXACT_FLOAT) & (low <= _EXACT_FLOAT) & (high == low >> 63) & (carries == 0)
+    is_exact &= (counts <= _EXACT_FLOAT // unit) & (scale >= 0)
+    quotients = np.where(is_exact, low, 0) / (np.where(is_exact, counts, 1) * float(unit))
+    for row in np.flatnonzero(~is_exact & ~missing).tolist():
+        total = (int(high[row]) << 64) + (int(low[row]) & _LOW_WORD) + int(carries[row]) * one_round
+        quotients[row] = total * 10 ** max(-scale, 0) / (int(counts[row]) * unit)
+    return pa.array(quotients, mask=missing)
 
 
 def _add_integers(numbers: npt.NDArray[Any], carries: Integers | None, groups: Groups) -> Parts:
