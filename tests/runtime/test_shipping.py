@@ -77,6 +77,67 @@ def test_lambdas_closures_and_classes_of_a_test_go_along(tmp_path: Path) -> None
     assert run_elsewhere(shipped(flow), tmp_path / "elsewhere") == [{"n": k * 14} for k in range(5)]
 
 
+CACHED = """
+import functools, sys
+import dirigo as dg
+from dirigo.flow.plan.plan import Plan
+from dirigo.runtime.client.shipment import ship
+import rates
+
+@functools.cache
+def fibonacci(n):
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+class Scale:
+    @functools.lru_cache(maxsize=7, typed=True)
+    def of(self, n):
+        return 10 * n
+
+cached_here = functools.lru_cache(maxsize=5)(lambda n: n + 1)
+scale = Scale()
+
+def convert(row):
+    assert fibonacci.cache_parameters() == {"maxsize": None, "typed": False}
+    assert Scale.of.cache_parameters() == {"maxsize": 7, "typed": True}
+    assert fibonacci.__name__ == "fibonacci"
+    assert fibonacci.__wrapped__.__globals__["fibonacci"] is fibonacci
+    return {"n": fibonacci(row.n) + scale.of(row.n) + cached_here(row.n) + rates.double(row.n)}
+
+flow = dg.Dataflow("cached")
+source = flow.source(dg.from_iterable([{"n": k} for k in range(40)]))
+source.map(convert, schema={"n": int}).sink(dg.collect())
+if __name__ == "__main__":
+    sys.stdout.buffer.write(ship(Plan(flow), flow.name))
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["job.py"], ["-c", "from job import *; sys.stdout.buffer.write(ship(Plan(flow), 'x'))"]]
+)
+def test_functions_with_a_cache_go_along(arguments: list[str], tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "rates.py").write_text("import functools\n@functools.lru_cache\ndef double(n):\n    return 2 * n\n")
+    (home / "job.py").write_text(CACHED)
+    done = subprocess.run([sys.executable, *arguments], cwd=home, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    numbers = [row["n"] for row in run_elsewhere(done.stdout, tmp_path / "elsewhere")]
+    fibonacci = [0, 1]
+    while len(fibonacci) < 40:
+        fibonacci.append(fibonacci[-1] + fibonacci[-2])
+    assert numbers == [fibonacci[k] + 10 * k + k + 1 + 2 * k for k in range(40)]
+
+
+def test_functions_with_a_cache_of_installed_packages_are_named() -> None:
+    extensions = shipping._extensions
+    flow = dg.Dataflow("named")
+    source = flow.source(dg.from_iterable([{"n": 1}]))
+    source.map(lambda row: {"n": len(extensions()) + row.n}, {"n": int}).sink(dg.discard())
+    shipment = shipped(flow)
+    assert b"_extensions" in shipment
+    assert b"dirigo.commands" not in shipment  # which is in the body of that function
+
+
 JOB_FILE = """
 import dirigo as dg
 from helpers.prices import Price, in_euros

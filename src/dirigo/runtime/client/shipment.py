@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import pickle
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import entry_points
+from operator import attrgetter
 from pathlib import Path, PurePath
 from threading import Lock
 from types import ModuleType
@@ -65,12 +67,14 @@ def named_shipment(given: StrategyLike) -> tuple[bytes, str]:
 
 
 def _shipped(strategy: Strategy) -> bytes:
+    stream = io.BytesIO()
     with _registry, _user_modules_by_value():
         try:
-            return bytes(cloudpickle.dumps(strategy, protocol=pickle.HIGHEST_PROTOCOL))
+            _Pickler(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(strategy)
         except Exception as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ControlError(f"the strategy {strategy.name} cannot be sent to the workers ({reason}).") from error
+    return stream.getvalue()
 
 
 def unship(shipment: bytes) -> Plan:
@@ -98,7 +102,34 @@ def manifest_of(job: Job) -> Manifest:
     return Manifest(leaves, len(job.plan.addresses), sinks, pushed, *objective)
 
 
-class _Shipper(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Sends functions with a cache as others: pickle itself would only name them."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, functools._lru_cache_wrapper) and not _can_be_named(obj):
+            return (_cached, (obj.__wrapped__, obj.cache_parameters()))
+        return super().reducer_override(obj)
+
+
+def _cached(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Callable[..., Any]:
+    """A function with a cache of its own, made where it is called."""
+    made: Callable[..., Any] = functools.lru_cache(**parameters)(function)
+    return made
+
+
+def _can_be_named(obj: Any) -> bool:
+    """Whether others find the same object under its name, in a module that is not sent whole."""
+    module = getattr(obj, "__module__", None) or ""
+    parents = itertools.accumulate(module.split("."), "{}.{}".format)
+    if module == "__main__" or not cloudpickle.list_registry_pickle_by_value().isdisjoint(parents):
+        return False
+    try:
+        return attrgetter(obj.__qualname__)(sys.modules[module]) is obj
+    except (AttributeError, KeyError):
+        return False
+
+
+class _Shipper(_Pickler):
     """Pickles what can be pickled elsewhere too."""
 
     def reducer_override(self, obj: Any) -> Any:
