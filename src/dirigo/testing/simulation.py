@@ -151,15 +151,17 @@ class Simulation:
 
     def rows(self, sink: str | None = None) -> list[dict[str, Any]]:
         """What has come to a sink so far; the name can be left out if there is only one."""
-        rows: list[dict[str, Any]] = self.table(sink).to_pylist()
-        return rows
+        return self._sink(sink).rows
 
     def table(self, sink: str | None = None) -> pa.Table:
+        return self._sink(sink).table
+
+    def _sink(self, sink: str | None) -> Collected:
         if sink is None and len(self._collected) == 1:
             (sink,) = self._collected
         if sink not in self._collected:
             raise DirigoError(f"name one of the sinks {', '.join(self._collected)}, not {sink!r}.")
-        return self._collected[sink].table
+        return self._collected[sink]
 
     @property
     def late_rows_dropped(self) -> dict[str, int]:

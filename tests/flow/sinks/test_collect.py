@@ -5,8 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+import dirigo as dg
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sinks import collect
+from dirigo.testing import run
+from flow.flows import run_inline
 
 BATCH = pa.record_batch({"a": [1, 2], "b": ["x", None]})
 
@@ -47,3 +50,20 @@ def test_a_new_run_forgets_the_rows_of_the_last() -> None:
 def test_asking_before_the_job_ran_is_an_error() -> None:
     with pytest.raises(FlowError, match="run the job first"):
         collect().rows  # noqa: B018 - reading it is the test
+
+
+@pytest.mark.parametrize("values", [pa.array([b"\xff"]).view(pa.string()), pa.array([2**60], pa.timestamp("s"))])
+def test_a_value_without_a_form_in_python_is_told_and_stays_in_the_table(values: pa.Array) -> None:
+    batch = pa.record_batch({"x": values})
+    flow = dg.Dataflow("odd")
+    out = dg.collect(name="out")
+    flow.source(dg.from_iterable(batch)).sink(out)
+    run_inline(flow)
+    result = run(flow)
+    said = r"out: a value has no form in Python .*; take the table instead of the rows"
+    for table in (out.table, result.table("out")):
+        assert table.column("x").chunk(0).equals(values)
+    with pytest.raises(FlowError, match=said):
+        _ = out.rows
+    with pytest.raises(FlowError, match=said):
+        result.rows("out")

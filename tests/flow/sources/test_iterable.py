@@ -100,6 +100,21 @@ def test_a_batch_of_other_types_is_cast_and_its_misfits_are_bad_rows() -> None:
     assert [each.row for each in bad] == ["{'a': 'x'}"]
 
 
+def test_two_columns_of_the_same_name_are_refused() -> None:
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
+    complaint = "numbers: the schema has the column 'x' more than once; rename one of them."
+    for schema in (None, {"x": int}):
+        for rows in (twice, twice.to_batches()[0]):
+            with pytest.raises(FlowError, match=complaint):
+                from_iterable(rows, schema, name="numbers")
+        with pytest.raises(FlowError, match=complaint):
+            read_all(from_iterable([twice], schema, name="numbers"))
+        with pytest.raises(FlowError, match=complaint):
+            read_all(from_iterable([pa.table({"x": [1]}), twice], schema, name="numbers"))
+        with pytest.raises(FlowError, match=complaint):
+            read_all(from_iterable(lambda: twice, schema, name="numbers"))
+
+
 @pytest.mark.parametrize("rows_max", [1, 2, 1000])
 @pytest.mark.parametrize(
     ("values", "kind", "good", "bad"),

@@ -68,10 +68,15 @@ def as_schema(like: SchemaLike, what: str) -> pa.Schema:
         )
     if not schema.names:
         raise FlowError(f"{what}: the schema has no columns; name at least one.")
+    require_unique_names(schema, what)
+    return schema
+
+
+def require_unique_names(schema: pa.Schema, what: str) -> None:
+    """Refuse two columns of the same name."""
     if len(set(schema.names)) != len(schema.names):
         twice = next(name for name in schema.names if schema.names.count(name) > 1)
         raise FlowError(f"{what}: the schema has the column {twice!r} more than once; rename one of them.")
-    return schema
 
 
 def as_type(like: Any, what: str) -> pa.DataType:

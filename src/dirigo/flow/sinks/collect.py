@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from dirigo.flow.errors import FlowError
+from dirigo.flow.rows.unreadable import NO_FORM
 from dirigo.flow.sinks.sink import Sink, Writer
 
 
@@ -44,7 +45,13 @@ class Collected(Sink):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.table.to_pylist()
+        table = self.table
+        try:
+            rows: list[dict[str, Any]] = table.to_pylist()
+        except NO_FORM as error:
+            raise FlowError(
+                f"{self.name}: a value has no form in Python ({error}); take the table instead of the rows."
+            ) from error
         return rows
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dirigo.flow.rows.row import BadRowError, batch_of
+from dirigo.flow.rows.schema import require_unique_names
 from dirigo.flow.rows.unreadable import rows_told
 from dirigo.flow.sources.source import BadRow, SourceBatch, joined
 
@@ -44,6 +45,7 @@ def fit_batch(batch: pa.RecordBatch, schema: pa.Schema, what: str, first_number:
     """A user's batch as a read_batch. A row is good if it can be cast to the schema, whatever other rows there are."""
     if batch.schema.equals(schema):
         return SourceBatch(batch.replace_schema_metadata(schema.metadata))
+    require_unique_names(batch.schema, what)
     if set(schema.names) == set(batch.schema.names) and batch.num_columns == len(schema):
         try:
             return _cast_rows(batch.select(schema.names), schema, what, first_number)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
-from dirigo.flow.rows.schema import SchemaLike, as_schema
+from dirigo.flow.rows.schema import SchemaLike, as_schema, require_unique_names
 from dirigo.flow.sources.fit import fit_batch, fit_rows
 from dirigo.flow.sources.source import Source, SourceBatch, Split, require_wanted
 
@@ -52,7 +52,7 @@ class IterableSource(Source):
         idle_after: Duration | None,
         name: str,
     ) -> None:
-        rows = _listed(rows)
+        rows = _listed(rows, name)
         if isinstance(rows, (str, bytes, Mapping)) or not (callable(rows) or isinstance(rows, Iterable)):
             raise FlowError(
                 f"{name}: {type(rows).__name__} is no collection of rows; give a list, a generator or a function."
@@ -79,7 +79,7 @@ class IterableSource(Source):
         return [IterableSplit(self._new_iterator(), self.schema, self.name)]
 
     def _new_iterator(self) -> Iterator[Any]:
-        rows = _listed(self._rows()) if callable(self._rows) else self._rows
+        rows = _listed(self._rows(), self.name) if callable(self._rows) else self._rows
         if not isinstance(rows, Iterable):
             raise FlowError(
                 f"{self.name}: the function returns {type(rows).__name__}, not rows; return a list or a generator."
@@ -141,9 +141,12 @@ class IterableSplit(Split):
         return read_batch
 
 
-def _listed(rows: Any) -> Any:
+def _listed(rows: Any, what: str) -> Any:
     """One table or batch as a list of it; whatever else it is, as it is."""
-    return [rows] if isinstance(rows, (pa.RecordBatch, pa.Table)) else rows
+    if not isinstance(rows, (pa.RecordBatch, pa.Table)):
+        return rows
+    require_unique_names(rows.schema, what)
+    return [rows]
 
 
 def _schema_of_rows(rows: Sequence[Any], what: str) -> pa.Schema:
@@ -151,6 +154,7 @@ def _schema_of_rows(rows: Sequence[Any], what: str) -> pa.Schema:
         raise FlowError(f"{what}: there are no rows to work the columns out from; give schema=.")
     first = rows[0]
     if isinstance(first, (pa.RecordBatch, pa.Table)):
+        require_unique_names(first.schema, what)
         return first.schema.remove_metadata()
     if isinstance(first, Mapping):
         return _schema_of_mappings([row for row in rows if isinstance(row, Mapping)], what)
