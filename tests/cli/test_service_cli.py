@@ -178,11 +178,16 @@ def test_a_job_that_fails_tells_where(cluster: RunningService, tmp_path: Path) -
     assert "operator 'map' cannot handle the row" in run("jobs")[0]
 
 
-def test_a_callback_that_fails_tells_where(cluster: RunningService, tmp_path: Path) -> None:
-    text = SHOWN.replace("dg.to_console()", "dg.to_callback(lambda row: 1 // 0)").replace("shown", "calling")
-    _, errors = run("submit", written(tmp_path, text), "--wait", code=1)
-    assert errors.startswith("error: job 'calling' failed: ")
-    assert "ZeroDivisionError" in errors
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [("1 // 0", "ZeroDivisionError: "), ("sys.exit(0)", "SystemExit: 0"), ("sys.exit()", "SystemExit")],
+)
+def test_a_callback_that_fails_tells_where(cluster: RunningService, tmp_path: Path, call: str, what: str) -> None:
+    text = SHOWN.replace("dg.to_console()", f"dg.to_callback(lambda row: {call})").replace("shown", "calling")
+    file = written(tmp_path, "import sys\n" + text)
+    _, errors = run("submit", file, "--wait", code=1)
+    assert errors.startswith(f"error: job 'calling' failed: sink 'to_callback' failed: {what}")
+    assert f'{file}", line 6, in <lambda>' in errors
 
 
 def test_whoever_waits_can_go_and_the_job_goes_on(cluster: RunningService, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from asyncio import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dirigo as dg
-from dirigo.runtime.errors import JobFailed
+from dirigo.runtime.errors import ControlError, JobFailed
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, counting, numbers, sorted_rows, until
 
 
@@ -195,16 +196,46 @@ def test_a_callback_and_a_console_run_in_the_process_that_submits(cluster: Local
     assert console.getvalue().count("key=") == 3
 
 
-def test_a_callback_that_raises_fails_the_job(cluster: LocalCluster) -> None:
+class Enough(BaseException):
+    """What no ``except Exception`` catches."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no more"),
+        ControlError("no more"),
+        KeyboardInterrupt("no more"),
+        SystemExit("no more"),
+        GeneratorExit("no more"),
+        CancelledError("no more"),
+        Enough("no more"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("rows", [500, None], ids=["over already", "endless"])
+def test_whatever_a_callback_raises_fails_the_job(cluster: LocalCluster, error: BaseException, rows: int | None) -> None:
+    may_raise = threading.Event()
+
     def refuse(row: Any) -> None:
-        raise ValueError("no more")
+        if row.n == 50:
+            assert may_raise.wait(PATIENCE_S)
+            raise error
 
     flow = dg.Dataflow("refusing")
-    flow.source(dg.generator(numbers, SCHEMA, None, block=100, name="numbers")).sink(dg.to_callback(refuse))
+    source = flow.source(dg.generator(numbers, SCHEMA, rows, block=100, name="numbers"))
+    source.sink(dg.to_callback(refuse, name="refusing-rows"))
     handle = cluster.submit(flow)
-    with pytest.raises((JobFailed, ValueError), match="no more"):
+    if rows is not None:
+        until(lambda: handle.status().state == "finished", "it is over, but its rows are not all taken")
+    may_raise.set()
+    with pytest.raises(JobFailed) as caught:
         handle.wait(PATIENCE_S)
-    assert handle.status().state == "failed"
+    assert str(caught.value) == f"job 'refusing' failed: sink 'refusing-rows' failed: {type(error).__name__}: no more"
+    assert caught.value.__cause__ is error
+    if rows is None:
+        assert handle.status().state == "failed"
+        assert handle.status().error == f"sink 'refusing-rows' failed: {type(error).__name__}: no more"
 
 
 def test_parquet_files_go_where_the_submitting_process_meant(

@@ -54,8 +54,10 @@ def outcome(job: JobHandle, status: JobStatus) -> tuple[str, str | None] | None:
     try:
         job.wait()
     except JobFailed as error:
-        return error.args[0], error.remote_traceback
-    except Exception as error:  # a callback of the user's raised it, here
+        if error.__cause__ is None:
+            return error.args[0], error.remote_traceback
+        return error.args[0], "".join(traceback.format_exception(error.__cause__))  # a sink raised it, here
+    except Exception as error:  # the rows do not come
         trace = "".join(traceback.format_exception(error))
         return f"job '{job.name}' failed: {status.error or f'{type(error).__name__}: {error}'}", trace
     return None

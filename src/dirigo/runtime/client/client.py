@@ -276,7 +276,9 @@ class JobHandle:
         self.name = status.name
         self.before_end: Callable[[str], None] | None = None  # stops what feeds the job from this process
         self._readers = [
-            ResultsReader(client, status.id, name, sink, schema) for name, sink, schema in outside if sink.is_taken_by_client
+            ResultsReader(client, status.id, status.name, name, sink, schema)
+            for name, sink, schema in outside
+            if sink.is_taken_by_client
         ]
 
     def status(self) -> control.JobStatus:
@@ -286,7 +288,10 @@ class JobHandle:
         return self.status().metrics
 
     def wait(self, timeout_s: float | None = None) -> control.JobStatus:
-        """Until the job is over and its rows are here. Raises ``JobFailed`` if it failed, ``TimeoutError`` if it goes on."""
+        """Until the job is over and its rows are here.
+
+        Raises ``JobFailed`` if it failed, or if a sink of this process did, and ``TimeoutError`` if it goes on.
+        """
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left = _WAIT_S if until is None else min(_WAIT_S, until - time.monotonic())
