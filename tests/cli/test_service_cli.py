@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -188,6 +189,23 @@ def test_a_callback_that_fails_tells_where(cluster: RunningService, tmp_path: Pa
     _, errors = run("submit", file, "--wait", code=1)
     assert errors.startswith(f"error: job 'calling' failed: sink 'to_callback' failed: {what}")
     assert f'{file}", line 6, in <lambda>' in errors
+
+
+@pytest.mark.parametrize("arguments", [("jobs",), ("submit", "--wait")])
+@pytest.mark.parametrize(("redirection", "reason"), [(">/dev/full", "no space left on device"), (">&-", "it is closed")])
+def test_an_output_that_cannot_be_written_is_told_in_one_sentence(
+    cluster: RunningService, tmp_path: Path, arguments: tuple[str, ...], redirection: str, reason: str
+) -> None:
+    file = [str(written(tmp_path, SHOWN))] if "submit" in arguments else []
+    command = shlex.join([sys.executable, "-c", "from dirigo.cli import main; main()", *arguments, *file])
+    done = subprocess.run(f"{command} {redirection}", shell=True, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    if not file and redirection == ">&-":  # nobody wants to hear it
+        assert (done.returncode, done.stderr) == (0, "")
+        return
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert reason in line
 
 
 def test_whoever_waits_can_go_and_the_job_goes_on(cluster: RunningService, tmp_path: Path) -> None:

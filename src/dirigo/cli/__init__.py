@@ -30,5 +30,7 @@ def main() -> None:
 
 def _run() -> None:
     from dirigo.cli.application import app
+    from dirigo.cli.display.output import whole_output
 
-    app()
+    with whole_output():
+        app()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import pickle
+from errno import ENOSPC
 
 import pyarrow as pa
 import pytest
 
-from dirigo.flow.errors import FlowError
+from dirigo.flow.errors import FlowError, OperatorFailure
 from dirigo.flow.sinks import to_console
 
 BATCH = pa.record_batch({"bidder": ["anna", "bo", None], "price": [5, 1000, 7]})
@@ -60,3 +61,20 @@ def test_the_sink_can_be_sent_to_another_process(capsys: pytest.CaptureFixture[s
 def test_a_negative_limit_is_refused() -> None:
     with pytest.raises(FlowError, match="limit is -1"):
         to_console(limit=-1)
+
+
+class FullDisk(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(ENOSPC, "No space left on device")
+
+
+def test_an_output_that_takes_no_rows_is_told_with_the_name_of_the_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    for file, reason in ((FullDisk(), r"its file \(no space left on device\)"), (closed, r"its file \(it is closed\)")):
+        with pytest.raises(OperatorFailure, match=f"sink 'shown' cannot write to {reason}; give it another file."):
+            to_console(file=file, name="shown").open(BATCH.schema, 0).write(BATCH)
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.raises(OperatorFailure, match=r"cannot write to the standard output \(it is closed\)"):
+        to_console().open(BATCH.schema, 0).write(BATCH)
+    to_console().open(BATCH.schema, 0).close()  # without rows, nobody misses it

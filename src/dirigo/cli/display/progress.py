@@ -17,6 +17,7 @@ from dirigo.cli.display.output import console
 from dirigo.cli.display.rates import Rates
 from dirigo.cli.display.status_tables import LIVE, jobs_now, ran_s
 from dirigo.flow.api.dataflow import Dataflow, SourceNode
+from dirigo.flow.errors import OperatorFailure
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime.client.client import Client, JobHandle
@@ -54,7 +55,7 @@ def outcome(job: JobHandle, status: JobStatus) -> tuple[str, str | None] | None:
     try:
         job.wait()
     except JobFailed as error:
-        if error.__cause__ is None:
+        if error.__cause__ is None or isinstance(error.__cause__, OperatorFailure):
             return error.args[0], error.remote_traceback
         return error.args[0], "".join(traceback.format_exception(error.__cause__))  # a sink raised it, here
     except Exception as error:  # the rows do not come

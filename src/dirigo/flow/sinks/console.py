@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any, TextIO
 
 import pyarrow as pa
 
-from dirigo.flow.errors import FlowError
+from dirigo.flow.errors import FlowError, OperatorFailure
 from dirigo.flow.rows.unreadable import values_told
 from dirigo.flow.sinks.sink import Sink, Writer
 
@@ -47,12 +49,28 @@ class ConsoleSink(Sink):
                 self._has_said_more = True
                 lines.append(f"... only the first {self.limit} rows are shown")
             if lines:
-                # The standard output is looked up now, since it may have been redirected since the sink was made.
-                file = sys.stdout if self._file is None else self._file
-                file.write("\n".join(lines) + "\n")
+                with self._output() as file:
+                    file.write("\n".join(lines) + "\n")
 
     def flush(self) -> None:
-        (sys.stdout if self._file is None else self._file).flush()
+        if self._shown:  # otherwise nothing waits, and perhaps there is nowhere to write
+            with self._output() as file:
+                file.flush()
+
+    @contextmanager
+    def _output(self) -> Iterator[TextIO]:
+        # The standard output is looked up now, since it may have been redirected since the sink was made.
+        file: TextIO | None = sys.stdout if self._file is None else self._file
+        if file is None or getattr(file, "closed", False):
+            raise self._failure("it is closed")
+        try:
+            yield file
+        except OSError as error:
+            raise self._failure((error.strerror or str(error)).lower()) from error
+
+    def _failure(self, reason: str) -> OperatorFailure:
+        where = "the standard output" if self._file is None else "its file"
+        return OperatorFailure(f"sink '{self.name}' cannot write to {where} ({reason}); give it another file.")
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}

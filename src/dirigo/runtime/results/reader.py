@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dirigo.flow.errors import said
+from dirigo.flow.errors import OperatorFailure, said
 from dirigo.flow.sinks.sink import Sink
 from dirigo.runtime.errors import ControlError, JobFailed
 
@@ -80,4 +80,6 @@ class ResultsReader:
             raise JobFailed(f"job '{self._job_name}' failed: {self._sentence(error)}") from error
 
     def _sentence(self, error: BaseException) -> str:
+        if isinstance(error, OperatorFailure):  # which names the sink
+            return str(error)
         return f"sink '{self._name}' failed: {said(error).removesuffix(': ')}"
