@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from asyncio import CancelledError
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,12 +82,57 @@ def test_bad_rows_whose_error_is_no_unicode_go_to_the_stream_of_errors(cluster: 
     assert [row["error"] for row in errors.rows] == ["ValueError: caf\\udce9.csv."]
 
 
-@pytest.mark.parametrize("quit_", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_a_function_that_wants_the_process_to_end_is_named(
-    cluster: LocalCluster, neighbour: Any, quit_: type[BaseException]
+class Enough(BaseException):
+    """What no ``except Exception`` catches."""
+
+
+def noted(error: BaseException) -> BaseException:
+    error.add_note("A note of the user's")
+    return error
+
+
+PASS_ALL = {
+    "KeyboardInterrupt": KeyboardInterrupt(),
+    "SystemExit": SystemExit(),
+    "GeneratorExit": GeneratorExit(),
+    "CancelledError": CancelledError(),
+    "Enough": Enough(),
+    "BaseExceptionGroup: several (1 sub-exception)": BaseExceptionGroup("several", [Enough()]),
+    "Enough: with a note. A note of the user's": noted(Enough("with a note")),
+}
+
+
+@pytest.mark.parametrize("said", PASS_ALL)
+def test_a_function_that_raises_what_passes_all_operators_is_named(cluster: LocalCluster, neighbour: Any, said: str) -> None:
+    failure = failure_of(cluster, mapped(raises(PASS_ALL[said]), "quits")[0])
+    assert f"job 'quits' failed: {said}. It was raised in operator 'map'." in str(failure)
+
+
+@pytest.mark.parametrize("said", PASS_ALL)
+def test_a_source_that_raises_what_passes_all_operators_is_named(cluster: LocalCluster, neighbour: Any, said: str) -> None:
+    error = PASS_ALL[said]
+
+    def rows(first: int, count: int) -> Any:
+        raise error
+
+    flow = dg.Dataflow("quits-reading")
+    flow.source(dg.generator(rows, {"n": int}, 10, name="numbers")).sink(dg.collect())
+    failure = failure_of(cluster, flow)
+    assert f"job 'quits-reading' failed: {said}. It was raised in source 'numbers'." in str(failure)
+
+
+@pytest.mark.parametrize("error", [SystemExit(), Enough()], ids=["SystemExit", "Enough"])
+def test_a_function_of_a_group_that_raises_what_passes_all_operators_is_named(
+    cluster: LocalCluster, neighbour: Any, error: BaseException
 ) -> None:
-    failure = failure_of(cluster, mapped(raises(quit_), "quits")[0])
-    assert f"{quit_.__name__}. It was raised in operator 'map'." in str(failure)
+    flow = dg.Dataflow("quits-reducing")
+    rows = flow.source(dg.from_iterable([{"n": n} for n in range(10)]))
+
+    def combined(left: Any, right: Any) -> Any:
+        raise error
+
+    rows.with_columns(key=1).key_by("key").reduce(combined).named("combined").sink(dg.collect())
+    assert "It was raised in operator 'combined'." in str(failure_of(cluster, flow))
 
 
 def test_an_error_without_a_text_is_blamed_on_the_operator_that_raised_it(cluster: LocalCluster, neighbour: Any) -> None:

@@ -18,14 +18,13 @@ class OperatorFailure(DirigoError):  # noqa: N818  # what happened to the job
     """A job failed inside an operator, not on a single row. The message names the operator and the reason."""
 
 
-# Exceptions by which code asks its whole process to end: they pass all operators, and in a worker they fail their job.
-QUITS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+_RAISED_IN: Final = "It was raised in "
 
 
-def note_place(error: BaseException, operator: str) -> None:
-    """Have an exception that passes all operators say where it came from."""
-    if not getattr(error, "__notes__", ()):
-        error.add_note(f"It was raised in operator '{operator}'.")
+def note_place(error: BaseException, name: str, kind: str = "operator") -> None:
+    """Have what is no ``Exception`` say where it came from: it passes all operators, and in a worker it fails its job."""
+    if not any(note.startswith(_RAISED_IN) for note in getattr(error, "__notes__", ())):
+        error.add_note(f"{_RAISED_IN}{kind} '{name}'.")
 
 
 def failure_of(operator: str, error: Exception) -> OperatorFailure:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dirigo.flow.errors import QUITS, failure_of, note_place
+from dirigo.flow.errors import failure_of, note_place
 from dirigo.flow.event_time.time_column import LATEST_MS, TimeColumn, Times
 from dirigo.flow.exchange.emitter import Branch, Emitter
 from dirigo.flow.exchange.partitions import partition_of, split
@@ -67,7 +67,7 @@ class Edge:
             raise
         except Exception as error:  # it is the receiver's half that failed, though it runs here
             raise failure_of(self.operator, error) from error
-        except QUITS as error:
+        except BaseException as error:
             note_place(error, self.operator)
             raise
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dirigo.flow.errors import QUITS, FlowError, note_place
+from dirigo.flow.errors import FlowError, note_place
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.exchange.emitter import Branch, Emitter
 from dirigo.flow.expressions.expression import Expression, type_of
@@ -62,7 +62,9 @@ class StepBranch:
     def push(self, batch: pa.RecordBatch, emitter: Emitter) -> None:
         try:
             out = self.step.run(batch, emitter)
-        except QUITS as error:
+        except Exception:
+            raise
+        except BaseException as error:
             note_place(error, self.step.name)
             raise
         if out.num_rows:

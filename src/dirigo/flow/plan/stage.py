@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dirigo.flow.errors import QUITS, failure_of, note_place
+from dirigo.flow.errors import failure_of, note_place
 from dirigo.flow.event_time.watermark import END, Watermark, passes
 from dirigo.flow.exchange.emitter import Branch, Emitter
 from dirigo.flow.exchange.payloads import Own
@@ -107,7 +107,7 @@ class StageBehaviour:
             raise
         except Exception as error:
             raise failure_of(self._operator.name, error) from error
-        except QUITS as error:
+        except BaseException as error:
             note_place(error, self._operator.name)
             raise
 
@@ -118,7 +118,7 @@ class StageBehaviour:
             raise
         except Exception as error:
             raise failure_of(self._operator.name, error) from error
-        except QUITS as error:
+        except BaseException as error:
             note_place(error, self._operator.name)
             raise
 

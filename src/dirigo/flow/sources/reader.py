@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dirigo.flow.errors import QUITS, OperatorFailure, note_place, said
+from dirigo.flow.errors import OperatorFailure, note_place, said
 from dirigo.flow.event_time.time_column import LATEST_MS, TimeColumn, Times
 from dirigo.flow.event_time.watermark import BEGINNING, END, Watermark, passes
 from dirigo.flow.rows.bad_rows import Bad
 from dirigo.flow.rows.own_memory import cut, owned
 from dirigo.flow.sources.source import Source, SourceBatch, Split
-from dirigo.kernel import Address, CriticalOutput, DirigoError, Output, operator_of
+from dirigo.kernel import Address, CriticalOutput, DirigoError, Output
 
 READ_PORT, BAD_PORT = 0, 1
 _ALL_ROWS = 1 << 30
@@ -72,8 +72,8 @@ class SourceReader:
             raise
         except Exception as error:
             raise OperatorFailure(f"source '{self.source.name}' failed: {said(error)}") from error
-        except QUITS as error:
-            note_place(error, operator_of(self.target))
+        except BaseException as error:
+            note_place(error, self.source.name, "source")
             raise
         outputs: list[Output | CriticalOutput] = []
         if read_batch is not None:

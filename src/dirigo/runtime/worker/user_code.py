@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from msgspec.structs import force_setattr
 from msgspec.structs import replace as replaced
 
-from dirigo.flow.errors import OperatorFailure, said
+from dirigo.flow.errors import OperatorFailure, note_place, said
 from dirigo.flow.event_time.watermark import Watermark
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.process import ProcessStates
@@ -71,6 +71,9 @@ def _sealed(payload: Any, emitter: Address, schemas: Schemas) -> PackedPayload:
         name = operator_of(emitter)
         what = f"operator '{name}' emitted something that cannot be sent to other workers: {said(error)}"
         raise OperatorFailure(what) from error
+    except BaseException as error:
+        note_place(error, operator_of(emitter))
+        raise
 
 
 class HostedStates:
@@ -207,6 +210,9 @@ def _read(payload: Any, context: Context) -> Any:
         name = operator_of(context.address)
         what = f"operator '{name}' failed: a message to it cannot be read: {said(error)}"
         raise OperatorFailure(what) from error
+    except BaseException as error:
+        note_place(error, operator_of(context.address))
+        raise
 
 
 def do(errand: Errand, schemas: Schemas) -> Any:
@@ -218,3 +224,6 @@ def do(errand: Errand, schemas: Schemas) -> Any:
         name = operator_of(errand.instance.address)
         what = f"operator '{name}' failed while {errand.kind.value}: {said(error)}"
         raise OperatorFailure(what) from error
+    except BaseException as error:
+        note_place(error, operator_of(errand.instance.address))
+        raise
