@@ -9,13 +9,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pytest
-import zmq
 
 import dirigo as dg
 from cli.commands import OF_PROCESSES
@@ -23,98 +21,16 @@ from dirigo.runtime import control
 from dirigo.runtime.client.client import JobHandle
 from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.errors import ControlError, JobFailed
-from dirigo.runtime.results.poster import LogAck, Posted
+from dirigo.runtime.results.log import manifest
 from dirigo.runtime.results.server import JOBS_KEPT, LogServer
 from dirigo.runtime.results.shelf import Shelf
 from dirigo.spark.results.reader import LogReader, LogStreamReader
 from dirigo.spark.service.file import RunningService
+from faults.posting import SCHEMA, Posting, files_of, numbers_in, rows, run_again
 from runtime.clusters import PATIENCE_S, LocalCluster, counting, until
-from runtime.pretenders import PretendedCluster, Pretender, QuietPool
+from runtime.pretenders import PretendedCluster, QuietPool
 
-SCHEMA = pa.schema([("n", pa.int64())])
 BROKEN = {**OF_PROCESSES, "DIRIGO_CLUSTER_CLASS": "faults.broken_log_cluster:BrokenLogCluster"}
-
-
-def rows(*numbers: int) -> bytes:
-    frame: bytes = pa.record_batch({"n": pa.array(numbers, pa.int64())}, schema=SCHEMA).serialize().to_pybytes()
-    return frame
-
-
-def numbers_in(frames: list[bytes]) -> list[int]:
-    return [n for frame in frames for n in pa.ipc.read_record_batch(pa.py_buffer(frame), SCHEMA).column("n").to_pylist()]
-
-
-class Posting:
-    """A cluster with one worker, which is the test: it posts what it likes to the results log."""
-
-    def __init__(self, folder: Path) -> None:
-        self.cluster = PretendedCluster(folder, 1)
-        self.client = self.cluster.client
-        self.controller: Controller = self.cluster.controller
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._numbers = iter(range(1, 1_000_000))
-
-    def __enter__(self) -> Self:
-        self.worker: Pretender = self.cluster.join(0)
-        self._incarnation = self.worker.take(control.Welcome).incarnation
-        self._socket = self._context.socket(zmq.DEALER)
-        self._socket.linger = 0
-        self.controller.bootstrap(0).keys.secure_client(self._socket)
-        self._socket.connect(self.controller.access.log)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._socket.close()
-        self._context.term()
-        self.cluster.__exit__(kind, error, trace)
-
-    def submit(self, name: str) -> JobHandle:
-        """A job that runs: one partition writes to the sink "out"."""
-        flow = dg.Dataflow(name, partitions=1)
-        flow.source(dg.from_iterable([{"n": 1}]), splits=1).sink(dg.to_spark(), name="out")
-        job = self.client.submit(flow)
-        self.worker.take(control.Install, job.id)
-        self.worker.say(control.Installed(job.id))
-        until(lambda: self.state_of(job) == "running", f"{name} runs")
-        return job
-
-    def state_of(self, job: JobHandle) -> str:
-        self.worker.has()  # it beats
-        return job.status().state
-
-    def post(self, job: JobHandle, frame: bytes, count: int, *, sink: str = "out", partition: int = 0) -> None:
-        """Post a record, and wait for the log to acknowledge it."""
-        number = next(self._numbers)
-        posted = Posted(0, self._incarnation, number, job.id, sink, partition, count)
-        self._socket.send_multipart([msgspec.msgpack.encode(posted), frame])
-        while True:
-            assert self._socket.poll(int(PATIENCE_S * 1000)), "the log does not answer any more"
-            if msgspec.msgpack.decode(self._socket.recv(), type=LogAck).number >= number:
-                return
-
-    def finish(self, job: JobHandle) -> None:
-        """Nothing more comes of a job."""
-        self.post(job, b"", -1)
-        self.worker.say(control.ActorEnded(job.id, f"{job.id}/out/0"))
-
-    def until_over(self, job: JobHandle, state: str) -> control.JobStatus:
-        def is_over() -> bool:
-            if self.worker.has(control.Remove):
-                self.worker.say(control.Removed(self.worker.take(control.Remove).job, control.JobFigures()))
-            return job.status().ended_s is not None
-
-        until(is_over, f"{job.name} is {state}")
-        status = job.status()
-        assert status.state == state, status
-        return status
-
-    def results(self, job: JobHandle | str) -> list[int]:
-        name = job if isinstance(job, str) else job.id
-        info = self.client.log_info(name)
-        frames: list[bytes] = []
-        while info.first + len(frames) < info.next:
-            frames += self.client.log_read(name, "out", info.first + len(frames), 1 << 20, 0.0)
-        return numbers_in(frames)
 
 
 @pytest.fixture
@@ -126,10 +42,6 @@ def posting(tmp_path: Path) -> Iterator[Posting]:
 def is_of(job: JobHandle, descriptor: int) -> bool:
     """Whether an open file is one of a job's logs."""
     return job.id in Path(f"/proc/self/fd/{descriptor}").readlink().parts
-
-
-def files_of(folder: Path, job: str) -> list[Path]:
-    return sorted((folder / "logs" / job / "out").glob("*.frames"))
 
 
 # --- one job's trouble is its own ---------------------------------------------------------------------------------------
@@ -407,12 +319,6 @@ def test_every_reader_of_a_damaged_record_is_told_and_gets_no_wrong_row(posting:
 # --- kept ---------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def run_again(folder: Path) -> Iterator[Posting]:
-    with Posting(folder / "logs") as again:
-        yield again
-
-
 def test_results_of_earlier_runs_stay_readable_by_name_and_id(tmp_path: Path) -> None:
     with run_again(tmp_path) as first:
         for numbers in ((1, 2), (3,)):
@@ -444,7 +350,7 @@ def test_results_of_earlier_runs_stay_readable_by_name_and_id(tmp_path: Path) ->
 def test_after_a_hard_kill_the_torn_tail_is_cut_and_the_rest_is_readable(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As the files are when the process is killed amid a write: no log has ended, and no job is over."""
+    """As the files are when the process is killed amid a write: no log has ended, and no job is over. Nothing was synced."""
     with run_again(tmp_path) as first:
         job = first.submit("sums")
         first.post(job, rows(1), 1)
@@ -454,7 +360,8 @@ def test_after_a_hard_kill_the_torn_tail_is_cut_and_the_rest_is_readable(
         if path.is_file():
             path.unlink()
     for path, content in saved.items():
-        path.write_bytes(content[:-5] if path.suffix == ".frames" else content)
+        if path.name != "synced":
+            path.write_bytes(content[:-5] if path.suffix == ".frames" else content)
     with run_again(tmp_path) as second:
         assert "bytes off the results in" in caplog.text
         assert second.results("sums") == [1]
@@ -514,6 +421,46 @@ def test_damage_within_results_of_a_job_whose_cluster_was_killed_is_told_and_lat
         assert file.stat().st_size == len(saved[file])
         if bad == 1:
             zero(tmp_path, job.id, rows(7))  # the last one: a torn tail, if it were not known where the log ends
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut"])
+def test_results_of_a_killed_cluster_that_were_on_disk_are_missed(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dirigo.runtime.results.sync.SYNC_EVERY_S", 0.1)
+    with run_again(tmp_path) as first:
+        job = first.submit("job")
+        for number in (5, 6):
+            first.post(job, rows(number), 1)
+        folder = tmp_path / "logs" / job.id
+        until(lambda: manifest.synced_to(folder / "out") == 2, "the records are on disk")
+        saved = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    (folder / "out" / "ended").unlink()
+    for path, content in saved.items():
+        path.write_bytes(content)
+    (file,) = files_of(tmp_path, job.id)
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(b"" if damage == "empty" else saved[file][:-5])
+    for _ in range(2):
+        with run_again(tmp_path) as again:
+            info = again.client.log_info("job")
+            assert (info.first, info.next, info.failed) == (0, 2, "the cluster ended before the job did")
+            with pytest.raises(ControlError, match=r"Records? \d .*of the results of job 'job~1', sink 'out', .* damaged"):
+                again.results("job")
+
+
+def test_an_end_that_is_not_where_the_log_ended_is_told(tmp_path: Path) -> None:
+    with run_again(tmp_path) as first:
+        job = first.submit("job")
+        for number in range(12):
+            first.post(job, rows(number), 1)
+        first.finish(job)
+        first.until_over(job, "finished")
+    (tmp_path / "logs" / job.id / "out" / "ended").write_bytes(b"1")
+    with run_again(tmp_path) as second, pytest.raises(ControlError, match="ended' is damaged"):
+        second.results("job")
 
 
 def test_an_earlier_log_that_cannot_be_opened_is_told_to_its_readers_only(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from dirigo.runtime.results.log import LogError, ResultLog, StoredLog
 from dirigo.runtime.results.log.record import HEADER_BYTES
-from runtime.log.logs import crash, frame_of, log_of, overwrite, read_all
+from runtime.log.logs import SCHEMA, crash, frame_of, log_of, overwrite, read_all
 
 OPENERS = pytest.mark.parametrize("opened", [ResultLog, StoredLog])
 
@@ -166,3 +166,105 @@ def test_a_file_without_a_good_record_is_not_taken_for_an_old_one(tmp_path: Path
     with pytest.raises(LogError, match=r"Records 0 to 1 of .* are damaged"):
         log.read(0, 1000)
     assert files[0].exists()
+
+
+def synced(folder: Path, frames: list[bytes], *, unsynced: int = 0, segment_bytes: int = 1 << 20) -> list[Path]:
+    """The files of a log whose writer was killed; all records but the last ones were on disk."""
+    log = ResultLog(folder, SCHEMA, segment_bytes=segment_bytes)
+    for number, frame in enumerate(frames):
+        if number == len(frames) - unsynced:
+            log.sync()
+        log.append(frame, 1)
+    if not unsynced:
+        log.sync()
+    crash(log)
+    return sorted(folder.glob("*.frames"))
+
+
+@OPENERS
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "zeroed"])
+@pytest.mark.parametrize("segment_bytes", [80, 1 << 20], ids=["segments", "one segment"])
+def test_what_was_on_disk_is_no_torn_tail_although_the_log_has_not_ended(
+    tmp_path: Path, opened: type[ResultLog] | type[StoredLog], damage: str, segment_bytes: int
+) -> None:
+    folder = tmp_path / "sums~4" / "out"
+    frames = [b"frame %d" % n for n in range(6)]
+    file = synced(folder, frames, unsynced=1, segment_bytes=segment_bytes)[-1]
+    first = int(file.stem)
+    record = HEADER_BYTES + len(frames[0])
+    good = first if damage in ("gone", "empty") else 4
+    if damage == "gone":
+        file.unlink()
+    else:
+        whole = file.read_bytes()
+        kept = whole[: (good - first) * record]
+        file.write_bytes(kept + b"\0" * (len(whole) - len(kept)) if damage == "zeroed" else kept)
+    for again in range(3):
+        log = opened(folder)
+        assert log.next == 5
+        if good:
+            assert log.read(0, 1 << 20) == frames[:good]
+        with pytest.raises(LogError, match=rf"Records? {good} .*of job 'sums~4', sink 'out', (is|are) damaged on disk"):
+            log.read(good, 1 << 20)
+        if isinstance(log, ResultLog):
+            assert log.cut_bytes == 0
+            if again == 1:
+                log.end()
+            log.close()
+
+
+def test_what_comes_after_damage_has_the_next_offset(tmp_path: Path) -> None:
+    (file,) = synced(tmp_path, [b"0", b"1"])
+    file.unlink()
+    log = ResultLog(tmp_path)
+    assert log.append(b"2", 1) == 2
+    for each in (log, StoredLog(tmp_path)):
+        assert each.first == 0
+        assert each.read(2, 1000) == [b"2"]
+        with pytest.raises(LogError, match="Records 0 to 1 of"):
+            each.read(0, 1000)
+    log.close()
+
+
+def test_a_log_that_never_had_a_record_on_disk_may_lose_its_file(tmp_path: Path) -> None:
+    """As when the machine crashed at once."""
+    (file,) = log_of(tmp_path, [b"0"])
+    file.unlink()
+    for opened in (StoredLog, ResultLog):
+        assert opened(tmp_path).read(0, 1000) == []
+
+
+@OPENERS
+@pytest.mark.parametrize("content", [b"", b"1", b"2 00000000", b"1 %08x", b"zz", b"51 1 1", b"-1", b"2 %08x "])
+def test_a_mark_that_is_not_what_was_written_is_told(
+    tmp_path: Path, opened: type[ResultLog] | type[StoredLog], content: bytes
+) -> None:
+    log_of(tmp_path, [b"%d" % n for n in range(12)], is_ended=True)
+    good = (tmp_path / "ended").read_bytes()
+    (tmp_path / "ended").write_bytes(content.replace(b"%08x", good.split()[-1]))
+    with pytest.raises(LogError, match=r"ended' is damaged"):
+        opened(tmp_path).read(0, 1000)
+
+
+@OPENERS
+def test_no_flipped_bit_of_a_mark_goes_unnoticed(tmp_path: Path, opened: type[ResultLog] | type[StoredLog]) -> None:
+    log_of(tmp_path, [b"%d" % n for n in range(12)], is_ended=True)
+    for name in ("ended", "synced"):
+        mark = tmp_path / name
+        good = mark.read_bytes()
+        for bit in range(8 * len(good)):
+            bad = bytearray(good)
+            bad[bit // 8] ^= 1 << bit % 8
+            mark.write_bytes(bad)
+            with pytest.raises(LogError, match=rf"{name}' is damaged"):
+                opened(tmp_path)
+        mark.write_bytes(good)
+
+
+@OPENERS
+def test_a_mark_without_a_check_sum_is_read(tmp_path: Path, opened: type[ResultLog] | type[StoredLog]) -> None:
+    """As 0.1 wrote it."""
+    log_of(tmp_path, [b"0", b"1"], is_ended=True)
+    (tmp_path / "ended").write_bytes(b"2")
+    log = opened(tmp_path)
+    assert (log.ended, log.read(0, 1000)) == (True, [b"0", b"1"])

@@ -1,7 +1,10 @@
-"""What is known of a log beside its frames: which log it is, what its batches look like, and where it ends."""
+"""What is known of a log beside its frames: which log it is, what its batches look like, how far it is on disk, and where
+it ends.
+"""
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -14,6 +17,7 @@ from dirigo.runtime.results.log.errors import LogError, reason_of
 
 _FILE: Final = "log.json"
 _ENDED_FILE: Final = "ended"
+_SYNCED_FILE: Final = "synced"
 _VERSION: Final = 2
 
 
@@ -60,18 +64,51 @@ def exists(folder: Path) -> bool:
 
 def mark_ended(folder: Path, at: int) -> None:
     """Nothing comes any more at this offset or behind it. What lies before it must be on disk already."""
-    files.replace_file(folder / _ENDED_FILE, b"%d" % at)
+    files.replace_file(folder / _ENDED_FILE, _mark(at))
     files.sync_folder(folder)
 
 
 def ended_at(folder: Path) -> int | None:
     """The offset behind the last record; None while more may come."""
+    return _offset_in(folder / _ENDED_FILE)
+
+
+def mark_synced(folder: Path, to: int) -> None:
+    """All before this offset is on disk: should it not be there one day, it is no torn tail."""
+    files.replace_file(folder / _SYNCED_FILE, _mark(to))
+
+
+def synced_to(folder: Path) -> int:
+    """The offset before which all was on disk once; 0 if nothing was."""
+    return _offset_in(folder / _SYNCED_FILE) or 0
+
+
+def check_end(folder: Path, ended: int | None, after: int) -> None:
+    """Refuse an end that lies before records that are there; `after` is the offset behind the last one."""
+    if ended is not None and ended < after:
+        raise _bad_mark(folder / _ENDED_FILE, f"it says {ended}, and there are records up to {after - 1}")
+
+
+def _mark(offset: int) -> bytes:
+    number = b"%d" % offset
+    return b"%b %08x" % (number, zlib.crc32(number))
+
+
+def _offset_in(path: Path) -> int | None:
     try:
-        return int((folder / _ENDED_FILE).read_bytes())
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise LogError(f"'{folder / _ENDED_FILE}' is damaged ({error}); remove the folder.") from error
+    except OSError as error:
+        raise _bad_mark(path, reason_of(error)) from error
+    number = content.partition(b" ")[0]
+    if not number.isdigit() or content not in (_mark(int(number)), number):  # 0.1 wrote no check sum
+        raise _bad_mark(path, f"it has {content[:40]!r}")
+    return int(number)
+
+
+def _bad_mark(path: Path, reason: str) -> LogError:
+    return LogError(f"'{path}' is damaged ({reason}); remove the folder.")
 
 
 def _check_that_batches_stand_alone(schema: pa.Schema) -> None:

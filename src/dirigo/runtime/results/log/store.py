@@ -2,7 +2,8 @@
 
 The job never waits for readers. Records are on disk after ``sync``, and all but those in the last two segments in any case:
 so a crash of the machine can only have torn these, and opening the log cuts off their tail as far as nothing in it is whole.
-A record that is not whole and has whole ones behind it is no torn tail: nothing is cut, and whoever reads it is told.
+A record that is not whole and has whole ones behind it is no torn tail: nothing is cut, and whoever reads it is told. Nor is
+one that was on disk: ``sync`` writes down how far it came.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Unsynced:
     folder: Path
     descriptors: list[int]
     folders: list[Path]
+    to: int | None  # the offset before which all is on disk then; None if that is known
 
     def sync(self) -> None:
         try:
@@ -40,6 +42,8 @@ class Unsynced:
                 os.fdatasync(descriptor)
             for folder in self.folders:
                 files.sync_folder(folder)
+            if self.to is not None:
+                manifest.mark_synced(self.folder, self.to)
         except OSError as error:
             raise _not_written(self.folder, error) from error
         finally:
@@ -79,6 +83,7 @@ class ResultLog:
         self._clock = clock
         self.id, self.schema = _begin_or_load(folder, schema)
         self._ended_at = manifest.ended_at(folder)
+        self._synced_to = manifest.synced_to(folder)
         self._descriptor: int | None = None
         self._before: int | None = None  # the segment before the active one, while it may not be on disk
         self._new_names = [folder, folder.parent, folder.parent.parent]  # folders whose entries may not be on disk
@@ -160,7 +165,7 @@ class ResultLog:
         """What is not on disk yet, for somebody who has the time to bring it there; None if all of it is."""
         if not self.has_unsynced:
             return None
-        taken = Unsynced(self.folder, [], self._new_names)
+        taken = Unsynced(self.folder, [], self._new_names, self.next if self.next > self._synced_to else None)
         try:
             for descriptor in (self._before, self._descriptor):
                 if descriptor is not None:
@@ -170,6 +175,7 @@ class ResultLog:
             raise _not_written(self.folder, error) from error
         self._new_names = []
         self.unsynced_bytes = 0
+        self._synced_to = self.next
         return taken
 
     def sync(self) -> None:
@@ -217,13 +223,26 @@ class ResultLog:
             tails.append(segment.load(with_frames=number >= trusted, before=before))
         if not segments:  # its only file is gone, if it had any records
             segments.append(Segment.beginning(self.folder, 0))
-        elif self._ended_at is None:
+            tails.append(0)
+        manifest.check_end(self.folder, self._ended_at, segments[-1].next)
+        if self._ended_at is None:
             while len(segments) > trusted + 1 and not segments[-1].starts:
-                if not tails[-2] and segments[-2].next == segments[-1].first:
+                is_cut = tails[-2] or segments[-2].next != segments[-1].first
+                if not is_cut or segments[-2].next < self._synced_to:
                     break
                 segments.pop().path.unlink()
                 self.cut_bytes += tails.pop()
-            self.cut_bytes += tails[-1]
+            if segments[-1].next < self._synced_to:
+                self._begin_behind_damage()
+            else:
+                self.cut_bytes += tails[-1]
+
+    def _begin_behind_damage(self) -> None:
+        """Records that were on disk are gone: they keep their offsets, and whoever reads them is told."""
+        last = self._segments[-1]
+        os.close(files.open_file(last.path))  # it may be gone, and its name says where the log begins
+        last.newest_ms = last.newest_ms or int(self._clock() * 1000)
+        self._segments.append(Segment.beginning(self.folder, self._synced_to))
 
     def _expire(self, now_ms: int) -> None:
         segments = self._segments

@@ -18,7 +18,9 @@ class StoredLog:
         self.folder = folder
         self.id, self.schema = manifest.load(folder)
         self._ended_at = manifest.ended_at(folder)  # before the records: none comes after the end
+        self._synced_to = manifest.synced_to(folder)
         self._segments = _load(folder, self._ended_at) or [Segment.beginning(folder, 0)]
+        manifest.check_end(folder, self._ended_at, self._segments[-1].next)
 
     @property
     def ended(self) -> bool:
@@ -32,7 +34,7 @@ class StoredLog:
     def next(self) -> int:
         if self._ended_at is not None:
             return self._ended_at
-        return self._segments[-1].next
+        return max(self._segments[-1].next, self._synced_to)
 
     def read(self, offset: int, bytes_max: int) -> list[bytes]:
         """Frames from `offset` on, at least one if there is one."""
