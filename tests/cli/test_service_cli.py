@@ -209,12 +209,14 @@ def test_an_output_that_cannot_be_written_is_told_in_one_sentence(
 
 
 def test_whoever_waits_can_go_and_the_job_goes_on(cluster: RunningService, tmp_path: Path) -> None:
-    process = begun("submit", written(tmp_path, ENDLESS), "--name", "left", "--wait")
-    until(lambda: "left" in run("jobs")[0], "the job is there")
+    process = begun("submit", written(tmp_path, ENDLESS), "--name", "nobodys", "--wait")
+    until(lambda: "nobodys" in run("jobs")[0], "the job is there")
     process.send_signal(signal.SIGINT)
-    (job,) = re.findall(r"job (left~\d+) goes on; end it with 'dirigo cancel left~\d+'", ended(process))
+    said = ended(process)
+    jobs = re.findall(r"job (nobodys~\d+) goes on; end it with 'dirigo cancel nobodys~\d+'", said)
+    assert len(jobs) == 1, said
     assert process.returncode == 130
-    run("cancel", job)
+    run("cancel", jobs[0])
 
 
 @pytest.mark.parametrize(
