@@ -219,6 +219,37 @@ def test_an_end_that_fails_is_told_in_one_line_too() -> None:
     assert (process.returncode, out, errors) == (143, "cancelled\n", "")
 
 
+IN_A_FORK = """
+import logging, time
+from dirigo.cli.signals import run_main
+
+def command():
+    logging._acquireLock()  # as its hooks around a fork do; an interrupt that comes in them is swallowed
+    print("begun", flush=True)
+    while True:
+        try:
+            time.sleep(600)
+        except KeyboardInterrupt:
+            pass
+
+run_main(command)
+"""
+
+
+def test_a_signal_that_comes_during_a_fork_ends_a_command_too() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", IN_A_FORK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGTERM)
+        try:
+            out, errors = process.communicate(timeout=GONE_S)
+        finally:
+            process.kill()
+    assert (process.returncode, out, errors) == (143, "cancelled\n", "")
+
+
 EARLY = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -261,18 +261,25 @@ def test_a_worker_that_is_suspended_goes_on_or_says_so(start_cluster: Start, mon
     handle = cluster.submit(flow)
     until(lambda: out.rows, "the first rows")
     paused = cluster.worker(1)
-    for pause_s in (1.0, 5.0):
+    reason: str | None = None
+    told = "worker 1 could not run its threads for more than 4 s, because code kept the interpreter lock or the process was "
+    for pause_s, ends_within_s in ((1.0, 0.0), (5.0, 10.0)):
         os.kill(paused.pid, signal.SIGSTOP)
         time.sleep(pause_s)
         assert handle.status().state == "running"
         os.kill(paused.pid, signal.SIGCONT)
-        if pause_s == 1.0:
+        try:
+            handle.wait(ends_within_s)
+        except TimeoutError:  # after a short pause, or if its threads ran again before the timer did
             rows = len(out.rows)
             until(lambda rows=rows: len(out.rows) > rows, "it goes on")  # type: ignore[misc]
             assert cluster.worker(1).incarnation == paused.incarnation
-    told = "worker 1 could not run its threads for more than 4 s, because code kept the interpreter lock or the process was "
-    with pytest.raises(JobFailed, match=rf"{told}suspended, and was started again, and with it .*; submit the job again\.$"):
-        handle.wait(PATIENCE_S)
+        except JobFailed as failure:
+            reason = str(failure)
+    if reason is None:
+        handle.cancel()
+    else:
+        assert re.search(rf"{told}suspended, and was started again, and with it .*; submit the job again\.$", reason)
     cluster.until_ready()
     assert_works(cluster)
 

@@ -86,7 +86,9 @@ class _Ending:
             if heard:
                 break
         self.sign = self.sign or heard[0]
-        _be_quiet()
+        # Not on this thread: the main thread may have the lock of logging, and for good. A signal that comes during a fork
+        # is handled in the hooks that logging has around it, which swallow the interrupt, and leave the lock as it was.
+        threading.Thread(target=_be_quiet, daemon=True).start()
         time.sleep(IN_ORDER_S)
         _say_cancelled()
         nothing = os.open(os.devnull, os.O_WRONLY)  # the main thread goes on, and would tell what it misses
