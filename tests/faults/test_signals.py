@@ -194,7 +194,7 @@ def test_not_even_code_that_handles_the_signal_itself_keeps_a_command(tmp_path: 
 
 
 FAILING_END = """
-import time
+import time, warnings
 from dirigo.cli.signals import run_main
 
 def command():
@@ -202,6 +202,7 @@ def command():
         print("begun", flush=True)
         time.sleep(600)
     finally:
+        warnings.warn("Unable to cleanly shutdown Spark JVM process.", RuntimeWarning)  # as PySpark does
         raise ConnectionError("the other one has heard the signal too, and is gone")
 
 run_main(command)

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -170,6 +171,7 @@ def _is_worth_telling(record: logging.LogRecord) -> bool:
 
 def _be_quiet() -> None:
     """Libraries that are interrupted would fill pages with what they were doing, on whatever thread."""
+    warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     threading.excepthook = lambda _: None
     sys.unraisablehook = lambda _: None
