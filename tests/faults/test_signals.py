@@ -209,15 +209,23 @@ run_main(command)
 """
 
 
-def test_an_end_that_fails_is_told_in_one_line_too() -> None:
+def ended_by_sigterm(program: str) -> tuple[int, str, str]:
+    """How a program ends that says when it has begun, and what else it says."""
     with subprocess.Popen(
-        [sys.executable, "-c", FAILING_END], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
-        process.send_signal(signal.SIGTERM)
-        out, errors = process.communicate(timeout=GONE_S)
-    assert (process.returncode, out, errors) == (143, "cancelled\n", "")
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            process.send_signal(signal.SIGTERM)
+            out, errors = process.communicate(timeout=GONE_S)
+        finally:
+            process.kill()
+    return process.returncode, out, errors
+
+
+def test_an_end_that_fails_is_told_in_one_line_too() -> None:
+    assert ended_by_sigterm(FAILING_END) == (143, "cancelled\n", "")
 
 
 IN_A_FORK = """
@@ -238,17 +246,7 @@ run_main(command)
 
 
 def test_a_signal_that_comes_during_a_fork_ends_a_command_too() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", IN_A_FORK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
-        process.send_signal(signal.SIGTERM)
-        try:
-            out, errors = process.communicate(timeout=GONE_S)
-        finally:
-            process.kill()
-    assert (process.returncode, out, errors) == (143, "cancelled\n", "")
+    assert ended_by_sigterm(IN_A_FORK) == (143, "cancelled\n", "")
 
 
 EARLY = """
