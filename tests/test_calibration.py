@@ -108,27 +108,27 @@ def test_what_makes_the_figure_doubtful_is_told(before: Measurement, chosen: Mea
 
 def test_sources_have_the_shares_that_they_have_in_event_time() -> None:
     flow = dg.Dataflow("q8", splits=2)
-    QUERIES["q8"].function(flow, GeneratedTables(10**12)).sink(dg.discard())
+    QUERIES["q8"].function(flow, GeneratedTables(10**12)).sink(dg.to_nothing())
     assert shares_of(flow) == {"persons": pytest.approx(0.25, abs=0.02), "auctions": pytest.approx(0.75, abs=0.02)}
 
 
 def test_a_source_that_cannot_be_read_twice_is_not_read_here() -> None:
     flow = dg.Dataflow("joined")
-    left = flow.source(dg.socket_lines("127.0.0.1", 9, name="left"))
+    left = flow.source(dg.from_socket("127.0.0.1", 9, name="left"))
     right = flow.source(dg.from_iterable([{"line": "a"}], name="right"))
-    left.union(right).sink(dg.discard())
+    left.union(right).sink(dg.to_nothing())
     assert shares_of(flow) == {"left": 0.5, "right": 0.5}
 
 
 def test_whatever_holds_rows_back_is_taken_away() -> None:
     source = dg.from_iterable([{"n": 1}], time="n", name="rows")
     flow = dg.Dataflow("held")
-    flow.source(dg.shaped(dg.paced(source), dg.loads.constant(5))).sink(dg.discard())
+    flow.source(dg.shaped(dg.paced(source), dg.loads.constant(5))).sink(dg.to_nothing())
     assert sources_of(flow) == {"rows": source}
 
 
 def test_rows_that_others_push_have_no_rate_of_ours() -> None:
     flow = dg.Dataflow("pushed")
-    flow.source(PushedSource({"n": int}, name="df")).sink(dg.discard())
+    flow.source(PushedSource({"n": int}, name="df")).sink(dg.to_nothing())
     with pytest.raises(FlowError, match="rows of source 'df' are pushed by others, who set the rate"):
         sources_of(flow)

@@ -30,12 +30,22 @@ from dirigo.flow.api.stream import Stream
 from dirigo.flow.api.windowed_stream import WindowedStream
 from dirigo.flow.errors import FlowError, OperatorFailure, RowFailure
 from dirigo.flow.event_time.windows import Session, Sliding, Tumbling
-from dirigo.flow.expressions.expression import Expression, col, function, lit, when
+from dirigo.flow.expressions.expression import Expression, col, lit, udf, when
 from dirigo.flow.operators.windows.row_functions import Group
 from dirigo.flow.plan.job import Job
 from dirigo.flow.rows.row import Row
-from dirigo.flow.sinks import Sink, collect, discard, to_callback, to_console, to_json_lines, to_parquet, to_spark
-from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, paced, parquet, shaped, socket_lines
+from dirigo.flow.sinks import Sink, to_callback, to_console, to_json_lines, to_memory, to_nothing, to_parquet, to_spark
+from dirigo.flow.sources import (
+    Source,
+    from_csv,
+    from_generator,
+    from_iterable,
+    from_json_lines,
+    from_parquet,
+    from_socket,
+    paced,
+    shaped,
+)
 from dirigo.flow.sources import load_shapes as loads
 from dirigo.kernel import DirigoError
 from dirigo.runtime.client.client import Client
@@ -114,18 +124,17 @@ __all__ = [
     "WindowedStream",
     "avg",
     "col",
-    "collect",
     "count",
-    "csv",
-    "discard",
     "distinct",
     "first",
+    "from_csv",
+    "from_generator",
     "from_iterable",
+    "from_json_lines",
+    "from_parquet",
+    "from_socket",
     "from_spark",
-    "function",
-    "generator",
     "histogram",
-    "json_lines",
     "last",
     "lit",
     "loads",
@@ -134,19 +143,20 @@ __all__ = [
     "min",
     "nexmark",
     "paced",
-    "parquet",
     "quantile",
     "shaped",
-    "socket_lines",
     "stddev",
     "sum",
     "testing",
     "to_callback",
     "to_console",
     "to_json_lines",
+    "to_memory",
+    "to_nothing",
     "to_parquet",
     "to_spark",
     "top",
+    "udf",
     "variance",
     "when",
 ]

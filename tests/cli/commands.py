@@ -32,7 +32,7 @@ def ticks(first, count):
     return [{"n": n, "ts": int(time.time() * 1000)} for n in range(first, first + count)]
 
 flow = dg.Dataflow("ticks")
-rows = flow.source(dg.generator(ticks, {"n": int, "ts": int}, block=20, time="ts"))
+rows = flow.source(dg.from_generator(ticks, {"n": int, "ts": int}, block=20, time="ts"))
 rows.key_by("n").window(dg.Tumbling("1h")).aggregate(count=dg.count()).sink(dg.to_json_lines("OUT", overwrite=True))
 """
 SHOWN = """
@@ -48,7 +48,7 @@ def inverse(row):
     return {"a": 6 // (row["a"] - 3)}
 
 flow = dg.Dataflow("failing")
-flow.source(dg.from_iterable([{"a": n} for n in range(5)])).map(inverse, schema={"a": int}).sink(dg.collect())
+flow.source(dg.from_iterable([{"a": n} for n in range(5)])).map(inverse, schema={"a": int}).sink(dg.to_memory())
 """
 
 

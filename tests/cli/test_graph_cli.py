@@ -13,9 +13,9 @@ FLOWS = """
 import dirigo as dg
 print("noise")
 orders = dg.Dataflow("orders")
-orders.source(dg.from_iterable([], {"a": int})).key_by("a").aggregate(n=dg.count()).sink(dg.collect())
+orders.source(dg.from_iterable([], {"a": int})).key_by("a").aggregate(n=dg.count()).sink(dg.to_memory())
 returns = dg.Dataflow("returns")
-returns.source(dg.from_iterable([], {"[red]a[/]": str})).filter(dg.col("[red]a[/]") == "x" * 70).sink(dg.collect())
+returns.source(dg.from_iterable([], {"[red]a[/]": str})).filter(dg.col("[red]a[/]") == "x" * 70).sink(dg.to_memory())
 """
 
 

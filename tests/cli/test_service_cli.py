@@ -151,7 +151,8 @@ import time
 import dirigo as dg
 
 flow = dg.Dataflow("blocked")
-flow.source(dg.generator(lambda first, count: time.sleep(1000), {"n": int}, 10, name="reader"), splits=1).sink(dg.discard())
+source = dg.from_generator(lambda first, count: time.sleep(1000), {"n": int}, 10, name="reader")
+flow.source(source, splits=1).sink(dg.to_nothing())
 """
     run("submit", written(tmp_path, text))
     until(lambda: state_of("blocked") == "running", "the job has begun")

@@ -20,7 +20,7 @@ def rows(first, count):
     return [{"n": n} for n in range(first, first + count)]
 
 flow = dg.Dataflow("slow", slo=dg.SLO(latency="1ms"))
-source = dg.shaped(dg.generator(rows, {"n": int}, block=20), dg.loads.constant(1))
+source = dg.shaped(dg.from_generator(rows, {"n": int}, block=20), dg.loads.constant(1))
 flow.source(source, name="rows").filter(dg.col("n") >= 0).sink(dg.to_json_lines("OUT"))
 flow.emulate("rows", per_row="1ms")
 """
@@ -28,13 +28,13 @@ BIDS = """
 import dirigo as dg
 
 flow = dg.Dataflow("bids")
-flow.source(dg.nexmark.bids(10**12)).select("auction", price=dg.col("price") * 2).sink(dg.discard())
+flow.source(dg.nexmark.bids(10**12)).select("auction", price=dg.col("price") * 2).sink(dg.to_nothing())
 """
 SHORT = """
 import dirigo as dg
 
 flow = dg.Dataflow("short")
-flow.source(dg.from_iterable([{"a": n} for n in range(500)])).sink(dg.collect())
+flow.source(dg.from_iterable([{"a": n} for n in range(500)])).sink(dg.to_memory())
 """
 QUICK = ("--probe", "1s", "--for", "1s")
 

@@ -42,9 +42,9 @@ class Behind(dg.Function):
 def test_whoever_never_sends_its_part_of_a_common_barrier_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     flow = dg.Dataflow("common", partitions=1)
     first = flow.source(dg.from_iterable([{"n": 1}], ROW, name="first")).process(Part, ROW, name="part")
-    rows = dg.paced(dg.generator(numbers, SCHEMA, None, block=10, time="ts", name="second"))
+    rows = dg.paced(dg.from_generator(numbers, SCHEMA, None, block=10, time="ts", name="second"))
     second = flow.source(rows, splits=1).select("n").process(Never, ROW, name="never")
-    first.union(second).process(Behind, ROW, name="behind").sink(dg.collect())
+    first.union(second).process(Behind, ROW, name="behind").sink(dg.to_memory())
     with caplog.at_level(logging.WARNING), LocalCluster(tmp_path, workers=1) as cluster:
         job = cluster.submit(flow)
         told = until(lambda: job.status().waiting, "the status names who is missing")

@@ -68,15 +68,15 @@ def test_a_source_whose_error_is_no_unicode_fails_its_own_job(cluster: LocalClus
         raise OSError(f"cannot read {NO_UNICODE}")
 
     flow = dg.Dataflow("no-unicode-read")
-    flow.source(dg.generator(rows, {"n": int}, 10)).sink(dg.collect())
+    flow.source(dg.from_generator(rows, {"n": int}, 10)).sink(dg.to_memory())
     assert "cannot read caf\\udce9.csv" in str(failure_of(cluster, flow))
 
 
 def test_bad_rows_whose_error_is_no_unicode_go_to_the_stream_of_errors(cluster: LocalCluster) -> None:
     flow = dg.Dataflow("kept-apart", on_error="side_output")
-    errors = dg.collect()
+    errors = dg.to_memory()
     rows = flow.source(dg.from_iterable([{"n": 1}]))
-    rows.map(raises(ValueError(NO_UNICODE)), schema={"n": int}).sink(dg.discard())
+    rows.map(raises(ValueError(NO_UNICODE)), schema={"n": int}).sink(dg.to_nothing())
     flow.errors.sink(errors)
     cluster.client.submit(flow).wait(PATIENCE_S)
     assert [row["error"] for row in errors.rows] == ["ValueError: caf\\udce9.csv."]
@@ -116,7 +116,7 @@ def test_a_source_that_raises_what_passes_all_operators_is_named(cluster: LocalC
         raise error
 
     flow = dg.Dataflow("quits-reading")
-    flow.source(dg.generator(rows, {"n": int}, 10, name="numbers")).sink(dg.collect())
+    flow.source(dg.from_generator(rows, {"n": int}, 10, name="numbers")).sink(dg.to_memory())
     failure = failure_of(cluster, flow)
     assert f"job 'quits-reading' failed: {said}. It was raised in source 'numbers'." in str(failure)
 
@@ -131,7 +131,7 @@ def test_a_function_of_a_group_that_raises_what_passes_all_operators_is_named(
     def combined(left: Any, right: Any) -> Any:
         raise error
 
-    rows.with_columns(key=1).key_by("key").reduce(combined).named("combined").sink(dg.collect())
+    rows.with_columns(key=1).key_by("key").scan(combined).named("combined").sink(dg.to_memory())
     assert "It was raised in operator 'combined'." in str(failure_of(cluster, flow))
 
 

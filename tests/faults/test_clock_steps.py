@@ -62,11 +62,11 @@ def lines() -> Iterator[int]:
 def test_jobs_go_on_when_the_time_of_day_is_set(tmp_path: Path, lines: int, step_s: float) -> None:
     set_clock = SetClock(tmp_path)
     flow = dg.Dataflow("lines")
-    source = flow.source(dg.socket_lines("127.0.0.1", lines, received=True, time="received"))
-    source.filter(set_clock).key_by("line").window(dg.Tumbling("100ms")).aggregate(count=dg.count()).sink(dg.collect())
+    source = flow.source(dg.from_socket("127.0.0.1", lines, received=True, time="received"))
+    source.filter(set_clock).key_by("line").window(dg.Tumbling("100ms")).aggregate(count=dg.count()).sink(dg.to_memory())
     paced = dg.Dataflow("paced", slo=dg.SLO(latency="5s"))
-    source = paced.source(dg.paced(dg.generator(numbers, SCHEMA, block=100, time="ts", name="numbers")))
-    source.key_by("key").window(dg.Tumbling("100ms", time="processing")).aggregate(count=dg.count()).sink(dg.collect())
+    source = paced.source(dg.paced(dg.from_generator(numbers, SCHEMA, block=100, time="ts", name="numbers")))
+    source.key_by("key").window(dg.Tumbling("100ms", time="processing")).aggregate(count=dg.count()).sink(dg.to_memory())
     with LocalCluster(tmp_path / "logs", workers=1) as cluster:
         jobs = [cluster.submit(flow), cluster.submit(paced)]
         for step in (step_s, 0.0, min(-step_s, 590.0), step_s):

@@ -42,8 +42,8 @@ def cluster(shared: ProxiedCluster) -> Iterator[ProxiedCluster]:
 def going_on(name: str) -> tuple[dg.Dataflow, Any]:
     """Ten windows per second, until it is drained."""
     flow = dg.Dataflow(name)
-    out = dg.collect()
-    source = dg.generator(numbers, SCHEMA, None, block=100, time="ts", name="numbers")
+    out = dg.to_memory()
+    source = dg.from_generator(numbers, SCHEMA, None, block=100, time="ts", name="numbers")
     windows = flow.source(dg.paced(source, speed=10.0), splits=2).key_by("key").window(dg.Tumbling("1s"))
     windows.aggregate(count=dg.count(), total=dg.sum("n")).sink(out)
     return flow, out
@@ -161,7 +161,7 @@ def test_rows_are_read_on_after_the_way_to_the_log_is_cut(cluster: ProxiedCluste
 
 def test_rows_that_are_pushed_arrive_once_although_their_connection_is_cut(cluster: ProxiedCluster) -> None:
     flow = dg.Dataflow("pushed")
-    out = dg.collect()
+    out = dg.to_memory()
     flow.source(PushedSource({"n": "int64"})).sink(out)
     handle = cluster.submit(flow)
     until(lambda: handle.status().state == "running", "it runs")

@@ -54,19 +54,21 @@ class FailingToArrive:
 
 def mapping(function: Callable[[Any], Any]) -> dg.Dataflow:
     flow = dg.Dataflow("long")
-    flow.source(dg.generator(numbers, SCHEMA, 10, block=10)).map(function, SCHEMA).sink(dg.to_spark(), name="out")
+    flow.source(dg.from_generator(numbers, SCHEMA, 10, block=10)).map(function, SCHEMA).sink(dg.to_spark(), name="out")
     return flow
 
 
 def ending() -> dg.Dataflow:
     flow = dg.Dataflow("long")
-    flow.source(dg.generator(numbers, SCHEMA, 10, block=10)).process(FailingAtTheEnd, SCHEMA).sink(dg.to_spark(), name="out")
+    flow.source(dg.from_generator(numbers, SCHEMA, 10, block=10)).process(FailingAtTheEnd, SCHEMA).sink(
+        dg.to_spark(), name="out"
+    )
     return flow
 
 
 def reading() -> dg.Dataflow:
     flow = dg.Dataflow("long")
-    flow.source(dg.generator(failing_read, SCHEMA, 10, block=10)).sink(dg.to_spark(), name="out")
+    flow.source(dg.from_generator(failing_read, SCHEMA, 10, block=10)).sink(dg.to_spark(), name="out")
     return flow
 
 
@@ -106,7 +108,7 @@ def test_what_is_kept_of_a_long_error_is_bounded(cluster: tuple[LocalCluster, Pa
 
 def test_a_worker_reports_no_more_than_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with OneWorker(tmp_path, monkeypatch) as alone:
-        job = alone.start(counting("long", rows=10, sink=dg.discard())[0])
+        job = alone.start(counting("long", rows=10, sink=dg.to_nothing())[0])
         alone.core.fail_for(long_error(), job.id)
         (report,) = [each for each in alone.core.reports if isinstance(each, control.ActorFailed)]
         assert len(report.error) <= ERROR_CHARACTERS_MOST

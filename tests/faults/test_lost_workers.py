@@ -46,8 +46,8 @@ def slowly(first: int, count: int) -> pa.RecordBatch:
 def narrow(name: str, rows: int | None = None) -> tuple[dg.Dataflow, Any]:
     """A flow of few actors: it does not need all workers."""
     flow = dg.Dataflow(name)
-    out = dg.collect()
-    source = flow.source(dg.generator(slowly, SCHEMA, rows, block=50, time="ts", name="numbers"), splits=1)
+    out = dg.to_memory()
+    source = flow.source(dg.from_generator(slowly, SCHEMA, rows, block=50, time="ts", name="numbers"), splits=1)
     source.map(lambda row: {"n": row.n}, schema={"n": "int64"}).sink(out)
     return flow, out
 
@@ -128,8 +128,8 @@ def test_a_job_that_sent_something_to_a_worker_goes_on_only_if_that_worker_was_l
     """What becomes of the last messages there is known only of a worker that was asked whether it has any."""
     other = control.Member(1, 2, "tcp://127.0.0.1:1", "tcp://127.0.0.1:1")
     with OneWorker(tmp_path, monkeypatch) as alone:
-        job = alone.start(counting("sends", rows=10, sink=dg.discard())[0])
-        silent = alone.start(counting("silent", rows=10, sink=dg.discard())[0])
+        job = alone.start(counting("sends", rows=10, sink=dg.to_nothing())[0])
+        silent = alone.start(counting("silent", rows=10, sink=dg.to_nothing())[0])
         alone.core.set_members((other,))
         alone.core.worker.outgoing.append(Note("sends/x/0", 1, "sends/y/0", 0, "note"))
         alone.core.flush()
@@ -214,7 +214,7 @@ def test_a_job_that_ends_the_process_when_it_is_loaded_fails(start_cluster: Star
     cluster = start_cluster(2)
     flow, _ = narrow("fatal", rows=10)
     flow.source(dg.from_iterable([{"n": 1}])).map(lambda row: {"n": row.n or fatal}, schema={"n": "int64"}).sink(
-        dg.discard()
+        dg.to_nothing()
     )
     handle = cluster.submit(flow)
     with pytest.raises(JobFailed, match=r"worker . was lost 3 times before job 'fatal' had begun"):

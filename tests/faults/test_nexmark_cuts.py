@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dirigo import Dataflow, collect
+from dirigo import Dataflow, to_memory
 from dirigo.nexmark.generator import Generator
 from dirigo_lab.nexmark.events import write_events
 from dirigo_lab.nexmark.oracles import comparison, duckdb_oracle
@@ -30,7 +30,7 @@ PATIENCE_S = 300.0
 
 def flow_of(name: str) -> tuple[Dataflow, Any]:
     flow = Dataflow(name, splits=WORKERS)
-    out = collect(name="results")
+    out = to_memory(name="results")
     QUERIES[name].function(flow, GeneratedTables(EVENTS, RATE, in_real_time=True)).sink(out)
     return flow, out
 

@@ -31,8 +31,8 @@ class Slow(dg.Function):
 
 def test_rows_that_are_spread_over_many_actors_count_once(tmp_path: Path) -> None:
     flow = dg.Dataflow("spread", partitions=PARTITIONS)
-    source = flow.source(dg.generator(spread, SCHEMA, ROWS, block=5_000, time="ts", name="numbers"))
-    source.key_by("key").process(Slow, {"n": int}, name="slow").sink(dg.discard())
+    source = flow.source(dg.from_generator(spread, SCHEMA, ROWS, block=5_000, time="ts", name="numbers"))
+    source.key_by("key").process(Slow, {"n": int}, name="slow").sink(dg.to_nothing())
     seen = []
     with LocalCluster(tmp_path / "logs", workers=1) as cluster:
         job = cluster.submit(flow, budget_bytes=4 * ROWS * ROW_BYTES)

@@ -155,7 +155,7 @@ def block(row):
     time.sleep(1000)
 
 flow = dg.Dataflow("blocked")
-flow.source(dg.from_iterable([{"a": 1}])).map(block, schema={"a": int}).sink(dg.discard())
+flow.source(dg.from_iterable([{"a": 1}])).map(block, schema={"a": int}).sink(dg.to_nothing())
 """
 
 

@@ -22,7 +22,7 @@ def ticks(first, count):
 
 def flow(name, rows):
     made = dg.Dataflow(name)
-    made.source(dg.generator(ticks, {"n": int}, rows, block=10)).sink(out := dg.collect())
+    made.source(dg.from_generator(ticks, {"n": int}, rows, block=10)).sink(out := dg.to_memory())
     return made, out
 
 if __name__ == "__main__":

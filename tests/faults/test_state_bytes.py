@@ -33,7 +33,7 @@ def few_rows(first: int, count: int) -> pa.RecordBatch:
 
 
 def source(flow: dg.Dataflow, name: str, of: Any = rows, block: int = 200) -> Any:
-    return flow.source(dg.generator(of, SCHEMA, block=block, time="ts", name=name))
+    return flow.source(dg.from_generator(of, SCHEMA, block=block, time="ts", name=name))
 
 
 def latest(_: Any, row: Any) -> Any:
@@ -50,7 +50,7 @@ class Keeping(dg.Function):
 
 KEEPING: dict[str, Callable[[dg.Dataflow], Any]] = {
     "deduplicate": lambda flow: source(flow, "rows").deduplicate("n"),
-    "running reduce": lambda flow: source(flow, "rows").key_by("n").reduce(latest),
+    "scan": lambda flow: source(flow, "rows").key_by("n").scan(latest),
     "join": lambda flow: source(flow, "left").join(source(flow, "right"), on="n"),
     "process": lambda flow: source(flow, "rows").key_by("n").process(Keeping, {"n": int}),
 }
@@ -59,7 +59,7 @@ KEEPING: dict[str, Callable[[dg.Dataflow], Any]] = {
 @pytest.mark.parametrize("kind", KEEPING)
 def test_the_state_of_a_running_job_is_shown(cluster: LocalCluster, kind: str) -> None:
     flow = dg.Dataflow(kind.replace(" ", "-"))
-    KEEPING[kind](flow).sink(dg.discard())
+    KEEPING[kind](flow).sink(dg.to_nothing())
     job = cluster.submit(flow)
     until(lambda: job.metrics().state_bytes > 1 << 20, "its state has grown, and counts")
     job.cancel()
@@ -69,7 +69,7 @@ def test_the_state_of_a_running_job_is_shown(cluster: LocalCluster, kind: str) -
 def test_a_source_that_is_ahead_waits_when_the_state_of_a_join_is_too_large(cluster: LocalCluster) -> None:
     flow = dg.Dataflow("ahead")
     slow = source(flow, "slow", few_rows, block=1)
-    source(flow, "quick").join(slow, on="n").sink(dg.discard())
+    source(flow, "quick").join(slow, on="n").sink(dg.to_nothing())
     job = cluster.submit(flow, budget_bytes=BUDGET_BYTES)
     until(lambda: job.metrics().state_bytes > BUDGET_BYTES, "the state is too large")
     time.sleep(1.0)  # for all to hear of it

@@ -141,8 +141,8 @@ def slow_numbers(first: int, count: int) -> Any:
 
 def flow_of(name: str, function: type[dg.Function], rows: int = ROWS) -> tuple[dg.Dataflow, Any]:
     flow = dg.Dataflow(name)
-    out = dg.collect()
-    source = flow.source(dg.generator(slow_numbers, SCHEMA, rows, block=10, time="ts", name="numbers"), splits=2)
+    out = dg.to_memory()
+    source = flow.source(dg.from_generator(slow_numbers, SCHEMA, rows, block=10, time="ts", name="numbers"), splits=2)
     counted = source.process(function, {"n": int}, name="watching")
     counted.key_by("n").process(PassingOn, {"n": int}, name="passing").sink(out)
     return flow, out
@@ -161,8 +161,8 @@ def beside(cluster: LocalCluster) -> Iterator[None]:
     """Another job that runs meanwhile on the same workers, which all stay, and has the right rows in the end."""
     before = [(worker.id, worker.incarnation) for worker in cluster.workers()]
     flow = dg.Dataflow("beside")
-    out = dg.collect()
-    source = flow.source(dg.generator(slow_numbers, SCHEMA, block=100, time="ts", name="numbers"), splits=2)
+    out = dg.to_memory()
+    source = flow.source(dg.from_generator(slow_numbers, SCHEMA, block=100, time="ts", name="numbers"), splits=2)
     source.key_by("key").window(dg.Tumbling("1s")).aggregate(count=dg.count()).sink(out)
     handle = cluster.submit(flow)
     until(lambda: handle.metrics().rows_in, "it runs")

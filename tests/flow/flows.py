@@ -10,7 +10,7 @@ import pyarrow as pa
 
 import dirigo as dg
 from dirigo.flow.rows.row import batch_of
-from dirigo.flow.sinks.collect import Collected
+from dirigo.flow.sinks.memory import MemorySink
 from dirigo.flow.sources.source import Source, SourceBatch, Split
 from dirigo.scheduling import Fifo
 from dirigo.sim.inline import InlineHost
@@ -114,7 +114,7 @@ def results(
     """What a flow makes of some rows, with a watermark after every read."""
     flow = dg.Dataflow("tested", watermark_every=watermark_every, partitions=partitions)
     stream = flow.source(dg.from_iterable(rows, schema, time=time, out_of_orderness=out_of_orderness))
-    out = dg.collect()
+    out = dg.to_memory()
     build(stream).sink(out)
     run_inline(flow, rows_max)
     return out.rows
@@ -131,7 +131,7 @@ def split_results(
 ) -> tuple[Rows, Rows]:
     """What a flow that keeps bad rows apart makes of some rows: (results, errors)."""
     flow = dg.Dataflow("tested", watermark_every="1ms", on_error="side_output", row_bytes_max=row_bytes_max)
-    out, errors = dg.collect(), dg.collect()
+    out, errors = dg.to_memory(), dg.to_memory()
     build(flow.source(dg.from_iterable(rows, schema, time=time))).sink(out)
     flow.errors.sink(errors)
     run_inline(flow, rows_max)
@@ -143,7 +143,7 @@ def unordered(rows: Iterable[dict[str, Any]]) -> list[tuple[tuple[str, Any], ...
     return sorted((tuple(sorted(row.items())) for row in rows), key=repr)
 
 
-def collected(stream: dg.Stream) -> Collected:
-    out = dg.collect()
+def collected(stream: dg.Stream) -> MemorySink:
+    out = dg.to_memory()
     stream.sink(out)
     return out

@@ -152,10 +152,10 @@ def test_map_batches_that_returns_no_batch_says_so() -> None:
     ("build", "operator"),
     [
         (lambda s: s.key_by("text").aggregate(least=dg.min("id")).rename(least="id"), "aggregate"),
-        (lambda s: s.key_by("text").reduce(lambda _, other: other), "reduce"),
+        (lambda s: s.key_by("text").scan(lambda _, other: other), "scan"),
         (lambda s: s.join(s, on="text"), "join"),
     ],
-    ids=["aggregate", "reduce", "join"],
+    ids=["aggregate", "scan", "join"],
 )
 def test_a_null_in_a_key_is_a_bad_row(build: Build, operator: str) -> None:
     rows = texts("a", None, "b")
@@ -322,7 +322,7 @@ def test_errors_can_be_worked_with_and_what_fails_there_fails_the_job() -> None:
     def flow_with(function: Any) -> tuple[dg.Dataflow, Any]:
         flow = dg.Dataflow("errors", on_error="side_output")
         stream = flow.source(dg.from_iterable(texts("1", "two"), TEXTS))
-        stream.map(number, NUMBERED).sink(dg.collect())
+        stream.map(number, NUMBERED).sink(dg.to_memory())
         return flow, collected(flow.errors.map(function, {"text": str}))
 
     flow, out = flow_with(lambda row: {"text": f"{row.operator}: {row.error}"})

@@ -63,7 +63,7 @@ def cycle() -> None:
     stream = timed()
     union = stream.union(name="together")
     union.add(union.filter(dg.col("value") > 1, name="again").map(lambda row: row, TS_SCHEMA, name="once_more"))
-    union.sink(dg.collect())
+    union.sink(dg.to_memory())
     dg.Job(stream.flow)
 
 
@@ -73,7 +73,7 @@ def no_sink() -> None:
 
 def nobody_takes_errors() -> None:
     stream = timed(dg.Dataflow("flow", on_error="side_output"))
-    stream.sink(dg.collect())
+    stream.sink(dg.to_memory())
     dg.Job(stream.flow)
 
 
@@ -82,7 +82,7 @@ def one_name_twice() -> None:
 
 
 def one_sink_twice() -> None:
-    stream, out = timed(), dg.collect()
+    stream, out = timed(), dg.to_memory()
     stream.sink(out)
     stream.filter(dg.col("value") > 1).sink(out)
 
@@ -180,7 +180,7 @@ PROBLEMS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "one sink twice": (
         one_sink_twice,
-        "'filter': the sink 'collect' takes the rows of 'rows' already; make one of its own, or union the streams before.",
+        "'filter': the sink 'to_memory' takes the rows of 'rows' already; make one of its own, or union the streams before.",
     ),
     "bad name of a flow": (
         lambda: dg.Dataflow("a/b"),
@@ -208,7 +208,7 @@ PROBLEMS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no source": (
         lambda: dg.Dataflow("x").source([1]),  # type: ignore[arg-type]
-        "dataflow 'x': source() takes a source such as from_iterable(rows) or parquet(path), not [1].",
+        "dataflow 'x': source() takes a source such as from_iterable(rows) or from_parquet(path), not [1].",
     ),
     "splits": (
         lambda: dg.Dataflow("x").source(dg.from_iterable(ROWS), splits=0),
@@ -267,7 +267,7 @@ PROBLEMS: dict[str, tuple[Callable[[], object], str]] = {
         "split: takes an expression such as col('price') > 10, or a function of a row, not 3.",
     ),
     "map without function": (lambda: timed().map(3, TS_SCHEMA), "map: takes a function of a row, not 3."),  # type: ignore[arg-type]
-    "reduce without function": (lambda: keyed().reduce(3), "reduce: takes a function of two rows, not 3."),  # type: ignore[arg-type]
+    "scan without function": (lambda: keyed().scan(3), "scan: takes a function of two rows, not 3."),  # type: ignore[arg-type]
     "apply without function": (
         lambda: windowed().apply(3, TS_SCHEMA),  # type: ignore[arg-type]
         "apply: takes a function of a Group, not 3.",
@@ -356,7 +356,7 @@ def test_a_default_that_shows_only_with_data_not_to_be_the_identity_fails_the_ro
             self.product.add(row.value)
 
     flow = dg.Dataflow("wrong")
-    flow.source(dg.from_iterable(ROWS)).process(Wrong, TS_SCHEMA).sink(dg.collect())
+    flow.source(dg.from_iterable(ROWS)).process(Wrong, TS_SCHEMA).sink(dg.to_memory())
     with pytest.raises(dg.RowFailure, match="State 'product' does not add up"):
         run_inline(flow)
 

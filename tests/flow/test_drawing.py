@@ -25,11 +25,11 @@ def shop() -> dg.Dataflow:
     auctions = flow.source(dg.from_iterable([], {"id": int, "ts": int}, time="ts", out_of_orderness="2s"), name="auctions")
     high = bids(flow).union(bids(flow, "more"), name="all").filter(dg.col("price") > 10, name="high")
     counts = high.key_by("auction").window(dg.Tumbling("10s")).aggregate(n=dg.count()).named("counts")
-    counts.late.sink(dg.collect(), name="late_bids")
-    counts.select("auction", "n").key_by("auction").reduce(max, name="newest").join(
+    counts.late.sink(dg.to_memory(), name="late_bids")
+    counts.select("auction", "n").key_by("auction").scan(max, name="newest").join(
         auctions, on={"auction": "id"}, name="joined"
-    ).sink(dg.collect(), name="results")
-    flow.errors.sink(dg.collect(), name="bad_rows")
+    ).sink(dg.to_memory(), name="results")
+    flow.errors.sink(dg.to_memory(), name="bad_rows")
     return flow
 
 
@@ -65,7 +65,7 @@ def test_mermaid_has_every_stage_with_its_shape_and_every_way_with_its_label() -
     }
     assert '(["<b>bids</b><br>source rows, time ts<br><i>x1, parallel</i>"]):::source' in drawing
     assert '["<b>all</b><br>union<br>high#58; filter price #62; 10<br><i>x1, parallel</i>"]:::operator' in drawing
-    assert '[("<b>results</b><br>sink collect<br><i>x4, ordered</i>")]:::sink' in drawing
+    assert '[("<b>results</b><br>sink to_memory<br><i>x4, ordered</i>")]:::sink' in drawing
 
 
 def test_only_what_follows_the_errors_stands_outside_the_frame_that_they_come_from() -> None:
@@ -77,7 +77,7 @@ def test_only_what_follows_the_errors_stands_outside_the_frame_that_they_come_fr
 def test_nothing_that_a_user_writes_can_end_a_label_or_mean_something_in_it() -> None:
     flow = dg.Dataflow("end")
     rows = flow.source(dg.from_iterable([], {"a": str, SIGNS: int}), name="subgraph")
-    rows.filter(dg.col("a") != SIGNS).key_by(SIGNS).aggregate(n=dg.count()).named("__init__").sink(dg.collect(), name="1.")
+    rows.filter(dg.col("a") != SIGNS).key_by(SIGNS).aggregate(n=dg.count()).named("__init__").sink(dg.to_memory(), name="1.")
     drawing = as_mermaid(flow)
     labels = re.findall(r'"(.*?)"', drawing)
     assert len(labels) == 1 + 3 + 2  # the frame, three boxes and two arrows
@@ -99,7 +99,7 @@ def test_text_reads_from_top_to_bottom() -> None:
     high, low = bids(flow), bids(flow, "other")
     high.union(low).filter(dg.col("price") > 10).key_by("auction").window(dg.Tumbling("10s")).aggregate(n=dg.count()).named(
         "counts"
-    ).sink(dg.collect(), name="results")
+    ).sink(dg.to_memory(), name="results")
     assert as_text(flow) == (
         "short: 5 stages, 11 actors\n"
         "\n"
@@ -124,7 +124,7 @@ def test_text_reads_from_top_to_bottom() -> None:
         "  │ onward\n"
         "  ▼\n"
         "╔═ results ══════════════ x4, ordered ═╗\n"
-        "║ sink collect                         ║\n"
+        "║ sink to_memory                       ║\n"
         "╚══════════════════════════════════════╝\n"
     )
 
@@ -141,10 +141,10 @@ def test_text_tells_late_rows_errors_and_the_objective() -> None:
 def test_where_ways_part_each_arrow_says_after_which_step() -> None:
     flow = dg.Dataflow("parting")
     rows = bids(flow)
-    rows.sink(dg.collect(), name="raw")
+    rows.sink(dg.to_memory(), name="raw")
     cheap = rows.filter(dg.col("price") < 5, name="cheap").select("auction").named("thin")
-    cheap.sink(dg.collect(), name="bargains")
-    cheap.deduplicate("auction", name="once").sink(dg.collect(), name="seen")
+    cheap.sink(dg.to_memory(), name="bargains")
+    cheap.deduplicate("auction", name="once").sink(dg.to_memory(), name="seen")
     drawing = as_text(flow)
     assert "│ ↳ cheap: filter price < 5 → thin: select auction │" in drawing
     assert "── after thin: onward ──▶ bargains\n" in drawing
@@ -155,10 +155,10 @@ def test_where_ways_part_each_arrow_says_after_which_step() -> None:
 def test_no_line_is_wider_than_a_terminal_and_all_frames_align() -> None:
     flow = dg.Dataflow("wide" * 30)
     rows = flow.source(dg.from_iterable([], {"a": str, SIGNS * 2: int}), name="n" * 120)
-    rows.filter(dg.col("a") != SIGNS * 10).sink(dg.collect(), name="s" * 95)
+    rows.filter(dg.col("a") != SIGNS * 10).sink(dg.to_memory(), name="s" * 95)
     for width in (3, 40):
         wide = rows.filter(dg.col("a") != "日本" * width).filter(bool)
-        wide.key_by(SIGNS * 2).aggregate(n=dg.count()).sink(dg.collect())
+        wide.key_by(SIGNS * 2).aggregate(n=dg.count()).sink(dg.to_memory())
     lines = as_text(flow).splitlines()
     columns = [len(line) + len(re.findall("[日本]", line)) for line in lines]
     assert max(columns) == COLUMNS_MAX
@@ -170,7 +170,7 @@ def test_no_line_is_wider_than_a_terminal_and_all_frames_align() -> None:
 def test_a_control_character_does_not_reach_the_terminal() -> None:
     flow = dg.Dataflow("bell")
     rows = flow.source(dg.from_iterable([], {"a\x1b[31m": int}))
-    rows.key_by("a\x1b[31m").aggregate(n=dg.count()).sink(dg.collect())
+    rows.key_by("a\x1b[31m").aggregate(n=dg.count()).sink(dg.to_memory())
     assert "\x1b" not in as_text(flow) + as_mermaid(flow)
 
 
@@ -184,7 +184,7 @@ def test_a_drawing_is_always_the_same() -> None:
 
 def test_a_generator_can_still_be_run_after_it_was_drawn() -> None:
     flow = dg.Dataflow("once")
-    out = dg.collect()
+    out = dg.to_memory()
     flow.source(dg.from_iterable((event("a", n, n) for n in range(3)), TS_SCHEMA)).sink(out)
     assert as_text(flow) == as_text(flow)
     as_mermaid(flow)
@@ -200,8 +200,8 @@ class Untouchable(Source):
 def test_no_source_is_opened_and_what_it_decides_later_is_told_as_a_range() -> None:
     flow = dg.Dataflow("closed", partitions=2)
     rows = flow.source(Untouchable(pa.schema([("a", pa.int64())]), name="far", is_bounded=True), splits=3)
-    rows.sink(dg.collect(), name="copy")
-    rows.key_by("a").aggregate(n=dg.count()).named("counts").sink(dg.collect(), name="results")
+    rows.sink(dg.to_memory(), name="copy")
+    rows.key_by("a").aggregate(n=dg.count()).named("counts").sink(dg.to_memory(), name="results")
     drawing = as_text(flow)
     assert "closed: 4 stages, 6 to 10 actors" in drawing
     assert re.search(r"─ far ─+ x1 to 3, parallel ─", drawing)

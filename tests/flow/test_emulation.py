@@ -31,7 +31,7 @@ def counting(rows: Rows = ROWS, **options: Any) -> dg.Dataflow:
     stream = flow.source(dg.from_iterable(rows, TS_SCHEMA, time="ts"), name="events")
     stream = stream.filter(dg.col("value") >= 0).named("some")
     counts = stream.key_by("key").window(dg.Tumbling("500ms")).aggregate(n=dg.count()).named("counts")
-    counts.sink(dg.collect(), name="results")
+    counts.sink(dg.to_memory(), name="results")
     return flow
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.expressions.expression import Expression, as_expression, col, function, lit, type_of, when
+from dirigo.flow.expressions.expression import Expression, as_expression, col, lit, type_of, udf, when
 
 A, B, PRICE, TEXT, FLAG, TIME = col("a"), col("b"), col("price"), col("text"), col("flag"), col("time")
 BATCH = pa.record_batch(
@@ -219,7 +219,7 @@ def _as_numpy(array: pa.Array) -> Any:
     [_as_numpy, lambda array: pc.multiply(array, 2), lambda array: pa.chunked_array([pc.multiply(array, 2)])],
 )
 def test_functions_get_arrays_and_return_arrays(fn: Callable[..., Any]) -> None:
-    doubled = function(fn, B, name="twice")
+    doubled = udf(fn, B, name="twice")
     assert doubled.evaluate(BATCH).to_pylist() == [4, 4, 10, 2]
     assert doubled.name == "twice"
     assert str(doubled + 1) == "twice(b) + 1"
@@ -232,13 +232,13 @@ def test_functions_get_literals_as_arrays_too() -> None:
 
 
 def values_of_function(fn: Callable[..., Any], *expressions: Any) -> list[Any]:
-    result: list[Any] = function(fn, *expressions).evaluate(BATCH).to_pylist()
+    result: list[Any] = udf(fn, *expressions).evaluate(BATCH).to_pylist()
     return result
 
 
 def test_a_function_that_loses_rows_is_refused() -> None:
     with pytest.raises(FlowError, match="returned 3 values for 4 rows"):
-        function(lambda array: array[:3], A, name="short").evaluate(BATCH)
+        udf(lambda array: array[:3], A, name="short").evaluate(BATCH)
 
 
 def test_columns_and_names_are_known() -> None:

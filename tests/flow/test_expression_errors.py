@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.expressions.expression import Expression, col, function, lit, type_of, when
+from dirigo.flow.expressions.expression import Expression, col, lit, type_of, udf, when
 
 A, B, TEXT = col("a"), col("b"), col("text")
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.float64(), "text": pa.string(), "price": pa.int64()})
@@ -103,8 +103,8 @@ def test_an_unknown_column_is_named_with_the_nearest() -> None:
             when(A > 1, 1).otherwise("x"),
             "filter: 'when(a > 1, 1).otherwise('x')' cannot be computed: the values to choose from",
         ),
-        (function(lambda array: array.nothing, A, name="odd"), "filter: 'odd(a)' cannot be computed: AttributeError"),
-        (function(lambda _: [1, 2], A, name="long"), "filter: The function of 'long(a)' returned 2 values for 0 rows"),
+        (udf(lambda array: array.nothing, A, name="odd"), "filter: 'odd(a)' cannot be computed: AttributeError"),
+        (udf(lambda _: [1, 2], A, name="long"), "filter: The function of 'long(a)' returned 2 values for 0 rows"),
     ],
 )
 def test_what_cannot_be_computed_is_refused_before_any_row_comes(expression: Expression, message: str) -> None:
@@ -147,7 +147,7 @@ def test_types_are_known_before_any_row_comes() -> None:
         (lambda: TEXT.count_of(""), "empty"),
         (lambda: TEXT.replace("", "x"), "empty"),
         (lambda: A.floor_time("0s"), "no time at all"),
-        (lambda: function("lower", A), "cannot be called"),  # type: ignore[arg-type]
+        (lambda: udf("lower", A), "cannot be called"),  # type: ignore[arg-type]
     ],
 )
 def test_mistakes_are_refused_when_the_expression_is_written(build: Callable[[], Any], message: str) -> None:

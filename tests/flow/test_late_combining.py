@@ -115,7 +115,7 @@ def test_nexmark_query_that_combines_late(query: str) -> None:
     def results(combines_early: bool, **options: Any) -> list[Any]:
         flow = dg.Dataflow(query, combines_early=combines_early)
         tables = GeneratedTables(4_000, 100, block_events=500, out_of_order_group=1)
-        QUERIES[query].function(flow, tables).sink(dg.collect())
+        QUERIES[query].function(flow, tables).sink(dg.to_memory())
         return unordered(run(flow, **options).rows())
 
     expected = results(True)
@@ -193,9 +193,9 @@ def test_rows_that_cannot_be_summarised_are_kept_apart(name: str) -> None:
 
     def outcome(combines_early: bool, **options: Any) -> tuple[list[Any], list[Any]]:
         flow, _ = flow_of(rows, KINDS[name], combines_early, on_error="side_output")
-        flow.errors.sink(dg.collect(name="errors"))
+        flow.errors.sink(dg.to_memory(name="errors"))
         simulation = run(flow, **options)
-        return unordered(simulation.rows("collect")), unordered(simulation.rows("errors"))
+        return unordered(simulation.rows("to_memory")), unordered(simulation.rows("errors"))
 
     expected = outcome(True)
     assert {json.loads(dict(error)["row"])["text"] for error in expected[1]} == {"x"}
@@ -222,8 +222,8 @@ def test_an_old_row_that_touches_an_open_session_and_cannot_be_summarised_is_kep
     flow = dg.Dataflow("old", watermark_every="0ms", on_error="side_output", combines_early=combines_early)
     stream = flow.source(dg.from_iterable([*rows, *late], SCHEMA, time="ts"))
     summary = stream.key_by("key").window(dg.Session("20ms"), allowed_lateness="5ms").aggregate(total=aggregates()["total"])
-    summary.sink(dg.collect(name="sums"))
-    flow.errors.sink(dg.collect(name="errors"))
+    summary.sink(dg.to_memory(name="sums"))
+    flow.errors.sink(dg.to_memory(name="errors"))
     simulation = run(flow, rows_max=1)
     assert [row["total"] for row in simulation.rows("sums")] == [6]
     assert [json.loads(row["row"])["text"] for row in simulation.rows("errors")] == ["x"]

@@ -12,7 +12,7 @@ from dirigo.flow.api.files import load_flows
 FLOW = """
 import dirigo as dg
 flow = dg.Dataflow("first")
-flow.source(dg.from_iterable([{"a": 1}], {"a": int})).sink(dg.collect())
+flow.source(dg.from_iterable([{"a": 1}], {"a": int})).sink(dg.to_memory())
 """
 
 
@@ -74,7 +74,7 @@ def test_dataclasses_and_annotations_of_the_file_work(tmp_path: Path) -> None:
             return Price(row.cents / 100)
 
         flow = dg.Dataflow("prices")
-        flow.source(dg.from_iterable([{"cents": 1}], {"cents": int})).map(in_euros).sink(dg.collect())
+        flow.source(dg.from_iterable([{"cents": 1}], {"cents": int})).map(in_euros).sink(dg.to_memory())
         """,
     )
     (flow,) = load_flows(path)

@@ -64,7 +64,7 @@ def rows(source: int, count: int = 100) -> list[dict[str, int]]:
 def marked() -> dg.Dataflow:
     flow = dg.Dataflow("marked")
     stream = flow.source(dg.from_iterable(rows(0), {"source": int, "at": int}, time="at"))
-    stream.process(Marks, {"source": int}, name="marks").process(Counts, COUNTS, name="counts").sink(dg.collect())
+    stream.process(Marks, {"source": int}, name="marks").process(Counts, COUNTS, name="counts").sink(dg.to_memory())
     flow.emulate("marks", per_message="1s")
     return flow
 
@@ -78,7 +78,7 @@ def marked_together(sources: int) -> dg.Dataflow:
         streams.append(flow.source(source).process(CommonMarks, {"source": int}, name=f"marks_{number}"))
         flow.emulate(f"marks_{number}", per_message=f"{1 + number}s")
     together = streams[0].union(*streams[1:])
-    together.process(CountsBySource, BY_SOURCE, name="counts").sink(dg.collect())
+    together.process(CountsBySource, BY_SOURCE, name="counts").sink(dg.to_memory())
     return flow
 
 

@@ -26,31 +26,31 @@ def shape(plan: Plan) -> dict[str, tuple[int, list[str]]]:
 
 def test_steps_are_fused_to_the_source() -> None:
     flow = dg.Dataflow("fused")
-    source(flow).filter(dg.col("value") > 1).map(dict, TS_SCHEMA).select("key").sink(dg.collect())
+    source(flow).filter(dg.col("value") > 1).map(dict, TS_SCHEMA).select("key").sink(dg.to_memory())
     assert shape(Plan(flow)) == {
         "events": (1, ["filter value > 1", "map dict", "select key"]),
-        "collect": (1, []),
+        "to_memory": (1, []),
     }
 
 
 def test_cheap_steps_are_fused_to_a_window_and_functions_are_not() -> None:
     flow = dg.Dataflow("window", partitions=3)
     counted = source(flow).key_by("key").window(dg.Tumbling("1s")).aggregate(n=dg.count()).named("counts")
-    counted.select("n").map(dict, {"n": int}, name="slow").filter(dg.col("n") > 0).sink(dg.collect())
+    counted.select("n").map(dict, {"n": int}, name="slow").filter(dg.col("n") > 0).sink(dg.to_memory())
     assert shape(Plan(flow)) == {
         "events": (1, []),
         "counts": (3, ["select n"]),
         "slow": (3, ["filter n > 0"]),
-        "collect": (3, []),
+        "to_memory": (3, []),
     }
 
 
 def test_keyed_operators_have_the_partitions_of_the_flow_and_unkeyed_windows_one() -> None:
     flow = dg.Dataflow("partitions", partitions=5)
     stream = source(flow)
-    stream.key_by("key").aggregate(n=dg.count()).named("by_key").sink(dg.collect(), name="a")
-    stream.window(dg.Tumbling("1s")).aggregate(n=dg.count()).named("all").sink(dg.collect(), name="b")
-    stream.deduplicate("key", name="once").union(stream, name="both").sink(dg.collect(), name="c")
+    stream.key_by("key").aggregate(n=dg.count()).named("by_key").sink(dg.to_memory(), name="a")
+    stream.window(dg.Tumbling("1s")).aggregate(n=dg.count()).named("all").sink(dg.to_memory(), name="b")
+    stream.deduplicate("key", name="once").union(stream, name="both").sink(dg.to_memory(), name="c")
     partitions = {name: count for name, (count, _) in shape(Plan(flow)).items()}
     assert partitions == {"events": 1, "by_key": 5, "all": 1, "once": 5, "both": 5, "a": 5, "b": 1, "c": 5}
 
@@ -61,12 +61,12 @@ def test_every_actor_has_somebody_upstream_so_that_it_ends() -> None:
     windows: list[dg.Tumbling | dg.Session] = [dg.Tumbling("1s"), dg.Session("1s")]
     for number, window in enumerate(windows):
         result = stream.key_by("key").window(window).aggregate(n=dg.count())
-        result.sink(dg.collect())
-        result.late.map(dict, TS_SCHEMA, name=f"late_{number}").sink(dg.collect())
+        result.sink(dg.to_memory())
+        result.late.map(dict, TS_SCHEMA, name=f"late_{number}").sink(dg.to_memory())
     single = stream.window(dg.Tumbling("1s")).aggregate(n=dg.count())
-    single.late.union(stream).sink(dg.collect())
-    single.sink(dg.collect())
-    flow.errors.sink(dg.collect())
+    single.late.union(stream).sink(dg.to_memory())
+    single.sink(dg.to_memory())
+    flow.errors.sink(dg.to_memory())
     plan = Plan(flow)
     assert all(upstreams for stage in plan.stages for upstreams in stage.upstreams)
     run_inline(flow)
@@ -75,8 +75,8 @@ def test_every_actor_has_somebody_upstream_so_that_it_ends() -> None:
 def test_links_say_how_rows_travel() -> None:
     flow = dg.Dataflow("links")
     stream = source(flow)
-    stream.key_by("key", "value").aggregate(n=dg.count()).named("by_key").sink(dg.collect(), name="out")
-    stream.window(dg.Tumbling("1s")).aggregate(n=dg.count()).named("all").sink(dg.collect(), name="other")
+    stream.key_by("key", "value").aggregate(n=dg.count()).named("by_key").sink(dg.to_memory(), name="out")
+    stream.window(dg.Tumbling("1s")).aggregate(n=dg.count()).named("all").sink(dg.to_memory(), name="other")
     links = {(link.sender.name, link.receiver.name): link.exchange for link in Plan(flow).links}
     assert links == {
         ("events", "by_key"): "by key, value",
@@ -88,8 +88,8 @@ def test_links_say_how_rows_travel() -> None:
 
 def test_all_stages_send_to_the_errors_except_those_behind_them() -> None:
     flow = dg.Dataflow("errors", on_error="side_output")
-    source(flow).key_by("key").aggregate(n=dg.count()).named("counts").sink(dg.collect(), name="out")
-    flow.errors.map(dict, flow.errors.schema, name="shown").sink(dg.collect(), name="bad")
+    source(flow).key_by("key").aggregate(n=dg.count()).named("counts").sink(dg.to_memory(), name="out")
+    flow.errors.map(dict, flow.errors.schema, name="shown").sink(dg.to_memory(), name="bad")
     plan = Plan(flow)
     senders = {link.sender.name for link in plan.links if link.receiver.name == flow.errors.name}
     assert senders == {"events", "counts", "out"}
@@ -104,7 +104,7 @@ def test_all_stages_send_to_the_errors_except_those_behind_them() -> None:
 
 def test_the_splits_of_a_source_are_its_partitions() -> None:
     flow = dg.Dataflow("splits")
-    out = collected(flow.source(dg.generator(_numbers, {"n": int}, 20, block=5), name="numbers", splits=3))
+    out = collected(flow.source(dg.from_generator(_numbers, {"n": int}, 20, block=5), name="numbers", splits=3))
     plan = Plan(flow)
     assert shape(plan)["numbers"] == (3, [])
     assert len(plan.readers) == 3
@@ -118,7 +118,7 @@ def _numbers(start: int, count: int) -> list[dict[str, int]]:
 
 def test_a_job_spreads_actors_over_its_workers() -> None:
     flow = dg.Dataflow("spread", partitions=4)
-    source(flow).key_by("key").aggregate(n=dg.count()).sink(dg.collect())
+    source(flow).key_by("key").aggregate(n=dg.count()).sink(dg.to_memory())
     job = dg.Job(flow, workers=[7, 8, 9])
     assert {spec.home for spec in job.specs()} == {7, 8, 9}
     assert all(job.homes[reader.address] == job.homes[reader.target] for reader in job.readers)
@@ -131,15 +131,17 @@ def ordered(flow: dg.Dataflow) -> set[str]:
 
 def test_windows_are_not_ordered_nor_is_what_feeds_them() -> None:
     flow = dg.Dataflow("order")
-    source(flow).key_by("key").window(dg.Tumbling("1s")).aggregate(n=dg.count()).sink(dg.collect(), name="out")
+    source(flow).key_by("key").window(dg.Tumbling("1s")).aggregate(n=dg.count()).sink(dg.to_memory(), name="out")
     assert ordered(flow) == {"out"}
 
 
 def test_operators_that_depend_on_order_have_it_all_the_way_from_the_source() -> None:
     flow = dg.Dataflow("order")
     stream = source(flow)
-    stream.union(stream, name="both").deduplicate("key", name="once").sink(dg.collect(), name="out")
-    stream.key_by("key").window(dg.Session("1s")).aggregate(n=dg.count()).named("sessions").sink(dg.collect(), name="out_2")
+    stream.union(stream, name="both").deduplicate("key", name="once").sink(dg.to_memory(), name="out")
+    stream.key_by("key").window(dg.Session("1s")).aggregate(n=dg.count()).named("sessions").sink(
+        dg.to_memory(), name="out_2"
+    )
     assert ordered(flow) == {"events", "both", "once", "out", "out_2"}
 
 
@@ -173,7 +175,7 @@ def travelled(monkeypatch: pytest.MonkeyPatch) -> Plan:
         flow.source(Counted(dg.from_iterable(ROWS).schema, name=name, is_bounded=True), splits=4)
         for name in ("one", "other")
     )
-    one.union(other).sink(dg.discard())
+    one.union(other).sink(dg.to_nothing())
     plan: Plan = pickle.loads(cloudpickle.dumps(Plan(flow)))
     assert Counted.asked == 2
     return plan

@@ -18,9 +18,9 @@ def chain(partitions: int) -> dg.Dataflow:
     flow = dg.Dataflow("chain", partitions=partitions, on_error="side_output")
     source = flow.source(dg.from_iterable([{"key": 1, "ts": 1}], time="ts"), name="events")
     windows = source.key_by("key").window(dg.Tumbling("1s")).aggregate(n=dg.count())
-    windows.late.sink(dg.collect(), name="late")
-    windows.map(dict, {"n": int}, name="slow").filter(dg.col("n") > 0).sink(dg.collect(), name="out")
-    flow.errors.sink(dg.collect(), name="errors")
+    windows.late.sink(dg.to_memory(), name="late")
+    windows.map(dict, {"n": int}, name="slow").filter(dg.col("n") > 0).sink(dg.to_memory(), name="out")
+    flow.errors.sink(dg.to_memory(), name="errors")
     return flow
 
 

@@ -29,7 +29,7 @@ def rows(first: int, count: int) -> pa.RecordBatch:
 
 
 def source(flow: dg.Dataflow, name: str) -> dg.Stream:
-    return flow.source(dg.generator(rows, SCHEMA, 1_000_000, block=1_000, time="ts", name=name))
+    return flow.source(dg.from_generator(rows, SCHEMA, 1_000_000, block=1_000, time="ts", name=name))
 
 
 class Keeping(dg.Function):
@@ -65,7 +65,7 @@ CASES: dict[str, Build] = {
     "join": both,
     "window join": lambda flow: both(flow, window=dg.Tumbling("1d")),
     "interval join": lambda flow: both(flow, within=("1d", "1d")),
-    "running reduce": lambda flow: source(flow, "rows").key_by("id").reduce(last_text),
+    "scan": lambda flow: source(flow, "rows").key_by("id").scan(last_text),
     "window": lambda flow: source(flow, "rows").key_by("id").window(dg.Tumbling("1d")).aggregate(n=dg.count()),
     "window by text": lambda flow: (
         source(flow, "rows").key_by("text").window(dg.Sliding("1d", "6h")).aggregate(n=dg.max("id"), s=dg.median("id"))
@@ -115,7 +115,7 @@ def grown(flow: dg.Dataflow) -> tuple[int, int]:
 @pytest.mark.parametrize("case", CASES)
 def test_what_an_operator_says_that_it_holds_is_about_what_it_takes(case: str) -> None:
     flow = dg.Dataflow("sizes")
-    CASES[case](flow).sink(dg.discard())
+    CASES[case](flow).sink(dg.to_nothing())
     said, took = grown(flow)
     assert took > MORE  # bytes: the flow does keep something
     assert took / FACTOR < said < took * FACTOR

@@ -21,15 +21,15 @@ def two_ways() -> dg.Dataflow:
     flow = dg.Dataflow("two-ways", on_error="side_output")
     left = flow.source(numbers(1, 2), name="left")
     right = flow.source(numbers(10, 0), name="right")
-    left.union(right).map(lambda row: {"n": 20 // row.n}, schema=SCHEMA, name="divide").sink(dg.collect(name="out"))
-    flow.errors.map(lambda row: {"n": -len(row.operator)}, schema=SCHEMA).sink(dg.collect(name="bad"))
+    left.union(right).map(lambda row: {"n": 20 // row.n}, schema=SCHEMA, name="divide").sink(dg.to_memory(name="out"))
+    flow.errors.map(lambda row: {"n": -len(row.operator)}, schema=SCHEMA).sink(dg.to_memory(name="bad"))
     flow.emulate("left", per_row="5ms")
     return flow
 
 
 def test_rows_come_from_other_sources_and_go_to_other_sinks() -> None:
     flow = two_ways()
-    elsewhere, bad = dg.collect(), dg.collect()
+    elsewhere, bad = dg.to_memory(), dg.to_memory()
     other = substituted(flow, sources={"left": numbers(4, 0)}, sinks={"out": elsewhere, "bad": bad})
     run(other, writes=True)
     assert sorted(row["n"] for row in elsewhere.rows) == [2, 5]
@@ -42,7 +42,7 @@ def test_rows_come_from_other_sources_and_go_to_other_sinks() -> None:
 def test_the_flow_itself_stays_as_it_is() -> None:
     flow = two_ways()
     before = sorted(row["n"] for row in run(flow).rows("out"))
-    substituted(flow, sources={"left": numbers(4)}, sinks={name: dg.discard() for name in sink_names(flow)})
+    substituted(flow, sources={"left": numbers(4)}, sinks={name: dg.to_nothing() for name in sink_names(flow)})
     assert sorted(row["n"] for row in run(flow).rows("out")) == before == [2, 10, 20]
     assert sink_names(flow) == ["out", "bad"]
 

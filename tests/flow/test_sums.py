@@ -153,7 +153,7 @@ _BUILDS: dict[str, Build] = {
 def _outcome(build: Build, rows: list[tuple[str, int, int]], aggregate: Aggregate, **options: Any) -> Outcome:
     flow = dg.Dataflow("sums", watermark_every="1ms", partitions=2, combines_early=options.pop("combines_early", True))
     stream = flow.source(dg.from_iterable(rows, _SCHEMA, time="ts", out_of_orderness="50ms"))
-    build(stream).aggregate(result=aggregate).sink(dg.collect())
+    build(stream).aggregate(result=aggregate).sink(dg.to_memory())
     try:
         return unordered(run(flow, **options).rows())
     except dg.OperatorFailure as error:
@@ -196,7 +196,7 @@ def test_a_total_that_is_shown_at_a_watermark_has_to_fit_too() -> None:
     flow = dg.Dataflow("updates", watermark_every="0ms")
     rows = [("a", value, ts) for ts, value in enumerate([2**62, 2**62, -(2**62)])]
     stream = flow.source(dg.from_iterable(rows, _SCHEMA, time="ts"))
-    stream.key_by("key").aggregate(result=sum_("v"), emit="watermark").sink(dg.collect())
+    stream.key_by("key").aggregate(result=sum_("v"), emit="watermark").sink(dg.to_memory())
     with pytest.raises(dg.OperatorFailure, match="is beyond the range of 64-bit integers"):
         run(flow, rows_max=1)
     assert run(flow, rows_max=3).rows()[-1]["result"] == 2**62  # no watermark in between, so no such total

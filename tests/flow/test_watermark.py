@@ -8,7 +8,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.flow.event_time.watermark import BEGINNING, END, ChannelWatermarks, Watermark, passes
-from dirigo.flow.sinks.collect import Collected
+from dirigo.flow.sinks.memory import MemorySink
 from flow.flows import TS_SCHEMA, FakeClock, Rows, Running, ScriptedSource, collected, event, results, unordered
 
 # --- arithmetic --------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def test_only_watermarks_that_pass_the_grid_go_on(before: int, now: int, grid: i
 
 def two_sources(
     first: Iterable[Rows | None], second: Iterable[Rows | None], idle_after: str | None = None
-) -> tuple[Running, FakeClock, Collected]:
+) -> tuple[Running, FakeClock, MemorySink]:
     """Windows of 10 ms over two scripted sources."""
     flow = dg.Dataflow("two", watermark_every="1ms")
     one = flow.source(ScriptedSource(first, TS_SCHEMA, time="ts", idle_after=idle_after))
@@ -110,7 +110,7 @@ def two_sources(
     return Running(flow, clock), clock, out
 
 
-def windows(out: Collected) -> list[tuple[int, int]]:
+def windows(out: MemorySink) -> list[tuple[int, int]]:
     return [(row["window_start"], row["total"]) for row in out.rows]
 
 

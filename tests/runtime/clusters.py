@@ -112,8 +112,8 @@ def counting(
 ) -> tuple[dg.Dataflow, Any]:
     """A flow that counts and adds up numbers per key and second, and what collects its rows."""
     flow = dg.Dataflow(name)
-    out = dg.collect() if sink is None else sink
-    source = flow.source(dg.generator(numbers, SCHEMA, rows, block=block, time="ts", name="numbers"), splits=splits)
+    out = dg.to_memory() if sink is None else sink
+    source = flow.source(dg.from_generator(numbers, SCHEMA, rows, block=block, time="ts", name="numbers"), splits=splits)
     windows = source.key_by("key").window(dg.Tumbling("1s"))
     windows.aggregate(count=dg.count(), total=dg.sum("n")).sink(out)
     return flow, out
@@ -124,8 +124,8 @@ def mapped(
 ) -> tuple[Any, Any]:
     """A flow with a function of a row in it, and what collects its rows."""
     flow = dg.Dataflow(name)
-    out = dg.collect()
-    source = flow.source(dg.generator(numbers, SCHEMA, rows, block=100, time="ts", name="numbers"), **options)
+    out = dg.to_memory()
+    source = flow.source(dg.from_generator(numbers, SCHEMA, rows, block=100, time="ts", name="numbers"), **options)
     source.map(function, schema={"n": "int64"}).sink(out)
     return flow, out
 

@@ -21,8 +21,8 @@ BLOCK_BYTES = 1_000 * 24
 def flooding(name: str, rows: int | None = None) -> tuple[dg.Dataflow, Any]:
     """Sources that are far quicker than what follows them, at another worker for some of the keys."""
     flow = dg.Dataflow(name)
-    out = dg.collect()
-    source = flow.source(dg.generator(numbers, SCHEMA, rows, block=1_000, time="ts", name="numbers"), splits=2)
+    out = dg.to_memory()
+    source = flow.source(dg.from_generator(numbers, SCHEMA, rows, block=1_000, time="ts", name="numbers"), splits=2)
     slow = source.key_by("key").process(Slow, schema=SCHEMA, time="ts")
     slow.key_by("n").window(dg.Tumbling("1s")).aggregate(count=dg.count()).sink(out)
     return flow, out
@@ -77,9 +77,9 @@ def long_ago(first: int, count: int) -> pa.RecordBatch:
 def test_states_larger_than_the_budget_stop_nobody_for_ever(cluster: LocalCluster) -> None:
     """One source has ended early, at another worker; nothing that it could do frees the states of the other one."""
     flow = dg.Dataflow("hoarding")
-    out = dg.collect()
-    short = flow.source(dg.generator(long_ago, SCHEMA, 1_000, block=1_000, time="ts", name="short"), splits=1)
-    long = flow.source(dg.generator(numbers, SCHEMA, 60_000, block=1_000, time="ts", name="long"), splits=2)
+    out = dg.to_memory()
+    short = flow.source(dg.from_generator(long_ago, SCHEMA, 1_000, block=1_000, time="ts", name="short"), splits=1)
+    long = flow.source(dg.from_generator(numbers, SCHEMA, 60_000, block=1_000, time="ts", name="long"), splits=2)
     windows = short.union(long).key_by("n").window(dg.Tumbling("10m"))
     windows.aggregate(count=dg.count()).sink(out)
     cluster.run(flow, budget_bytes=64 << 10)
@@ -92,9 +92,9 @@ def test_a_slow_side_of_a_join_holds_up_the_quick_one_and_not_for_ever(cluster: 
         return numbers(first, count)
 
     flow = dg.Dataflow("joining")
-    out = dg.collect()
-    quick = flow.source(dg.generator(numbers, SCHEMA, 50_000, block=1_000, time="ts", name="quick"), splits=1)
-    slow = flow.source(dg.generator(haltingly, SCHEMA, 50_000, block=1_000, time="ts", name="slow"), splits=1)
+    out = dg.to_memory()
+    quick = flow.source(dg.from_generator(numbers, SCHEMA, 50_000, block=1_000, time="ts", name="quick"), splits=1)
+    slow = flow.source(dg.from_generator(haltingly, SCHEMA, 50_000, block=1_000, time="ts", name="slow"), splits=1)
     quick.join(slow.rename(key="other", ts="then"), on="n", window=dg.Tumbling("1s")).sink(out)
     cluster.run(flow, budget_bytes=BUDGET)
     assert sorted(row["n"] for row in out.rows) == list(range(50_000))
@@ -109,7 +109,7 @@ def test_a_reader_that_is_slow_does_not_make_the_job_grow(cluster: LocalCluster)
         seen.append(batch.num_rows)
 
     flow = dg.Dataflow("slow-reader")
-    source = flow.source(dg.generator(numbers, SCHEMA, 200_000, block=1_000, name="numbers"), splits=2)
+    source = flow.source(dg.from_generator(numbers, SCHEMA, 200_000, block=1_000, name="numbers"), splits=2)
     source.sink(dg.to_callback(take, batches=True))
     status = cluster.submit(flow, budget_bytes=BUDGET).wait(PATIENCE_S)
     assert status.metrics.rows_out == sum(seen) == 200_000

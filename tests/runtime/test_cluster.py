@@ -40,9 +40,9 @@ def test_rows_are_those_of_the_simulator(cluster: LocalCluster) -> None:
 
 def test_a_flow_of_many_operators_gives_the_rows_of_the_simulator(cluster: LocalCluster) -> None:
     flow = dg.Dataflow("many", on_error="side_output")
-    out, errors, late = dg.collect(name="out"), dg.collect(name="errors"), dg.collect(name="late")
-    left = flow.source(dg.generator(numbers, SCHEMA, 6_000, block=500, time="ts", name="left"), splits=3)
-    right = flow.source(dg.generator(numbers, SCHEMA, 3_000, block=500, time="ts", name="right"), splits=2)
+    out, errors, late = dg.to_memory(name="out"), dg.to_memory(name="errors"), dg.to_memory(name="late")
+    left = flow.source(dg.from_generator(numbers, SCHEMA, 6_000, block=500, time="ts", name="left"), splits=3)
+    right = flow.source(dg.from_generator(numbers, SCHEMA, 3_000, block=500, time="ts", name="right"), splits=2)
     odd = left.map(lambda row: {"n": 1 // (row.n % 50), "key": row.key, "ts": row.ts}, schema=SCHEMA)
     counted = odd.key_by("key").window(dg.Sliding("2s", "1s")).aggregate(count=dg.count())
     counted.late.sink(late)
@@ -72,7 +72,7 @@ def test_a_source_without_any_rows(cluster: LocalCluster) -> None:
 
 def test_large_batches_and_wide_rows(cluster: LocalCluster) -> None:
     flow = dg.Dataflow("wide")
-    out = dg.collect()
+    out = dg.to_memory()
     rows = [{"key": n % 7, "text": "x" * 20_000} for n in range(2_000)]  # 40 MB
     flow.source(dg.from_iterable(lambda: rows)).key_by("key").aggregate(count=dg.count(), most=dg.max("text")).sink(out)
     cluster.run(flow, budget_bytes=1 << 20)
@@ -82,7 +82,7 @@ def test_large_batches_and_wide_rows(cluster: LocalCluster) -> None:
 
 def test_dictionary_columns_travel(cluster: LocalCluster) -> None:
     flow = dg.Dataflow("dictionaries")
-    out = dg.collect()
+    out = dg.to_memory()
     source = flow.source(dg.from_iterable(lambda: [{"city": f"city {n % 5}", "n": n} for n in range(1_000)]))
     encoded = source.map_batches(
         lambda batch: pa.record_batch({"city": batch.column("city").dictionary_encode(), "n": batch.column("n")})
@@ -139,8 +139,8 @@ class Noting(dg.Function):
 
 def test_critical_messages_with_objects_of_the_users_own_go_between_workers(cluster: LocalCluster) -> None:
     flow = dg.Dataflow("notes")
-    out = dg.collect()
-    source = flow.source(dg.generator(numbers, SCHEMA, 2_000, block=100, time="ts", name="numbers"), splits=2)
+    out = dg.to_memory()
+    source = flow.source(dg.from_generator(numbers, SCHEMA, 2_000, block=100, time="ts", name="numbers"), splits=2)
     announced = source.key_by("key").process(Announcing, schema={"n": "int64", "key": "int64"})
     announced.key_by("n").process(Noting, schema={"seen": "int64", "noted": "int64", "notes": "int64"}).sink(out)
     cluster.run(flow)
@@ -164,8 +164,8 @@ class Waking(dg.Function):
 
 def test_timers_are_due_by_the_clock_of_the_worker(cluster: LocalCluster) -> None:
     flow = dg.Dataflow("timers")
-    out = dg.collect()
-    source = flow.source(dg.generator(numbers, SCHEMA, None, block=1, time="ts", name="numbers"), splits=1)
+    out = dg.to_memory()
+    source = flow.source(dg.from_generator(numbers, SCHEMA, None, block=1, time="ts", name="numbers"), splits=1)
     slow = source.filter(lambda row: row.n < 40)
     slow.key_by("key").process(Waking, schema={"n": "int64"}).sink(out)
     handle = cluster.submit(flow)
@@ -188,7 +188,7 @@ def test_a_callback_and_a_console_run_in_the_process_that_submits(cluster: Local
 
     console = io.StringIO()
     flow = dg.Dataflow("outside")
-    source = flow.source(dg.generator(numbers, SCHEMA, 500, block=100, name="numbers"))
+    source = flow.source(dg.from_generator(numbers, SCHEMA, 500, block=100, name="numbers"))
     source.sink(dg.to_callback(take))
     source.sink(dg.to_console(limit=3, file=console))
     cluster.run(flow)
@@ -223,7 +223,7 @@ def test_whatever_a_callback_raises_fails_the_job(cluster: LocalCluster, error: 
             raise error
 
     flow = dg.Dataflow("refusing")
-    source = flow.source(dg.generator(numbers, SCHEMA, rows, block=100, name="numbers"))
+    source = flow.source(dg.from_generator(numbers, SCHEMA, rows, block=100, name="numbers"))
     source.sink(dg.to_callback(refuse, name="refusing-rows"))
     handle = cluster.submit(flow)
     if rows is not None:
@@ -253,7 +253,7 @@ def test_files_are_read_where_the_submitting_process_meant(
     pq.write_table(pa.table({"n": list(range(100))}), tmp_path / "input.parquet")
     monkeypatch.chdir(tmp_path)
     flow = dg.Dataflow("files")
-    out = dg.collect()
-    flow.source(dg.parquet("input.parquet")).sink(out)
+    out = dg.to_memory()
+    flow.source(dg.from_parquet("input.parquet")).sink(out)
     cluster.run(flow)
     assert sorted_rows(out.rows) == [(n,) for n in range(100)]

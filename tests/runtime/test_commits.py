@@ -23,7 +23,7 @@ from runtime.pretenders import PretendedCluster
 
 def pushed_flow(splits: int) -> tuple[dg.Dataflow, Any]:
     flow = dg.Dataflow("pushed")
-    out = dg.collect()
+    out = dg.to_memory()
     flow.source(PushedSource({"n": "int64"}), splits=splits).sink(out)
     return flow, out
 

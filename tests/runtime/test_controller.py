@@ -32,7 +32,7 @@ def start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Start]:
 def submitted(cluster: PretendedCluster, *workers: Pretender, name: str = "job") -> JobHandle:
     """A job that runs, as far as the controller knows."""
     flow = dg.Dataflow(name)
-    flow.source(dg.from_iterable(lambda: [{"n": 1}])).sink(dg.collect())
+    flow.source(dg.from_iterable(lambda: [{"n": 1}])).sink(dg.to_memory())
     handle = cluster.client.submit(flow)
     for worker in workers:
         install = worker.take(control.Install)

@@ -59,8 +59,8 @@ def test_a_slow_source_gets_at_most_half_of_the_time_while_messages_wait(worker:
 
     flow = dg.Dataflow("slow-source", partitions=8)
     kind = slow(worker, message_s=0.5)  # so that each block is more work than can be done until the next one
-    source = flow.source(dg.generator(slowly, SCHEMA, block=100, name="numbers"))
-    source.key_by("key").process(kind, schema=SCHEMA).sink(dg.collect())
+    source = flow.source(dg.from_generator(slowly, SCHEMA, block=100, name="numbers"))
+    source.key_by("key").process(kind, schema=SCHEMA).sink(dg.to_memory())
     worker.start(flow)
     worker.run(60.0)
     assert reads > 3, "though messages wait, it is read"
@@ -84,7 +84,7 @@ def test_a_job_that_is_drained_takes_no_more_at_a_time_than_its_budget_allows(wo
     flow = dg.Dataflow("drained")
     kind = slow(worker, message_s=0.05)
     source = flow.source(PushedSource(SCHEMA, name="pushed"))
-    source.key_by("key").process(kind, schema=SCHEMA).sink(dg.collect())
+    source.key_by("key").process(kind, schema=SCHEMA).sink(dg.to_memory())
     job = worker.start(flow, budget_bytes=100_000)  # less than comes with one read, which is not cut
     release(job, "pushed", blocks, ROWS_AT_ONCE)
     job.end_source(None)
@@ -96,7 +96,7 @@ def test_a_job_that_is_drained_takes_no_more_at_a_time_than_its_budget_allows(wo
 
 def test_a_source_that_is_to_end_ends_though_the_budget_is_used_up(worker: OneWorker) -> None:
     flow = dg.Dataflow("full")
-    flow.source(dg.generator(numbers, SCHEMA, block=100, name="endless")).sink(dg.collect())
+    flow.source(dg.from_generator(numbers, SCHEMA, block=100, name="endless")).sink(dg.to_memory())
     job = worker.start(flow, budget_bytes=1)
     job.budget.queued = 10  # of something that does not move
     worker.run(1.0)
@@ -109,10 +109,10 @@ def test_a_source_that_is_to_end_ends_though_the_budget_is_used_up(worker: OneWo
 
 def test_a_worker_sleeps_until_a_row_is_due(worker: OneWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     flow = dg.Dataflow("paced")
-    rows = dg.generator(numbers, SCHEMA, block=100, name="numbers")
+    rows = dg.from_generator(numbers, SCHEMA, block=100, name="numbers")
     kind = slow(worker, message_s=0.0)
     source = flow.source(dg.shaped(rows, dg.loads.constant(4)))
-    source.key_by("key").process(kind, schema=SCHEMA).sink(dg.collect())
+    source.key_by("key").process(kind, schema=SCHEMA).sink(dg.to_memory())
     job = worker.start(flow)
     job.readers[0].split.clock = worker.clock.time
     slept: list[float] = []
@@ -135,10 +135,10 @@ def test_a_worker_sleeps_until_a_row_is_due(worker: OneWorker, monkeypatch: pyte
 def hoarding(quiet: PushedSource) -> tuple[dg.Dataflow, Any]:
     """Numbers in windows that stay open for long, beside a source from which nothing comes."""
     flow = dg.Dataflow("hoarding")
-    out = dg.collect()
-    busy = flow.source(dg.generator(numbers, SCHEMA, 20_000, block=1_000, time="ts", name="busy"))
+    out = dg.to_memory()
+    busy = flow.source(dg.from_generator(numbers, SCHEMA, 20_000, block=1_000, time="ts", name="busy"))
     busy.key_by("n").window(dg.Tumbling("10m")).aggregate(count=dg.count()).sink(out)
-    flow.source(quiet).sink(dg.collect(), name="aside")
+    flow.source(quiet).sink(dg.to_memory(), name="aside")
     return flow, out
 
 

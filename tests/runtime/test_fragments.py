@@ -75,7 +75,7 @@ def test_a_large_submission_large_messages_and_large_results(cluster: LocalClust
     """The text is in the code of the job; rows of it cross from worker to worker, and go to the log."""
     text = "a" * LARGE_BYTES
     flow = dg.Dataflow("large", row_bytes_max=2 * LARGE_BYTES)
-    out = dg.collect()
+    out = dg.to_memory()
     rows = flow.source(dg.from_iterable([{"n": number} for number in range(4)], schema={"n": "int64"}))
     wide = rows.map(lambda row: {"n": row["n"], "text": text}, schema={"n": "int64", "text": "string"})
     wide.key_by("n").aggregate(text=dg.max("text")).sink(out)
@@ -85,7 +85,7 @@ def test_a_large_submission_large_messages_and_large_results(cluster: LocalClust
 
 def test_a_large_row_from_outside(cluster: LocalCluster) -> None:
     flow = dg.Dataflow("pushed", row_bytes_max=2 * LARGE_BYTES)
-    out = dg.collect()
+    out = dg.to_memory()
     flow.source(PushedSource({"text": "string"}), splits=1).sink(out)
     handle = cluster.submit(flow)
     until(lambda: handle.status().state == "running", "it runs")
@@ -104,6 +104,6 @@ def test_an_error_of_any_length_reaches_whoever_submitted_the_job(cluster: Local
 
     flow = dg.Dataflow("failing")
     rows = flow.source(dg.from_iterable([{"n": 1}], schema={"n": "int64"}))
-    rows.map(fail, schema={"n": "int64"}).sink(dg.collect())
+    rows.map(fail, schema={"n": "int64"}).sink(dg.to_memory())
     with pytest.raises(dg.JobFailed, match="ValueError: xxxxx"):
         cluster.run(flow)

@@ -94,7 +94,7 @@ def test_a_source_that_raises_fails_its_job(cluster: LocalCluster) -> None:
         return numbers(first, count)
 
     flow = dg.Dataflow("broken")
-    flow.source(dg.generator(broken, SCHEMA, 1_000, block=100, name="numbers")).sink(dg.collect())
+    flow.source(dg.from_generator(broken, SCHEMA, 1_000, block=100, name="numbers")).sink(dg.to_memory())
     with pytest.raises(JobFailed, match="the disk is gone"):
         cluster.run(flow)
 
@@ -137,9 +137,9 @@ def test_a_job_whose_message_cannot_be_sent_fails_and_another_one_beside_it_is_r
     flow, out = counting("beside", rows=20_000)
     beside = cluster.submit(flow)
     broken = dg.Dataflow("broken")
-    source = broken.source(dg.generator(numbers, SCHEMA, 1_000, block=100, time="ts", name="numbers"))
+    source = broken.source(dg.from_generator(numbers, SCHEMA, 1_000, block=100, time="ts", name="numbers"))
     shown = source.process(Locked, schema={"n": "int64", "key": "int64"}).key_by("key")
-    shown.process(Hearing, schema={"n": "int64"}).sink(dg.collect())
+    shown.process(Hearing, schema={"n": "int64"}).sink(dg.to_memory())
     handle = cluster.submit(broken)
     with pytest.raises(
         JobFailed, match=r"job 'broken' failed: operator 'process' emitted something that cannot be sent .*lock"
@@ -271,7 +271,7 @@ def test_a_job_is_cancelled_while_a_generator_runs_that_it_reads(cluster: LocalC
 
     workers = [(worker.id, worker.incarnation) for worker in cluster.workers()]
     flow = dg.Dataflow("generating")
-    flow.source(dg.from_iterable(lambda: rows(), schema={"n": "int64"})).sink(dg.collect())
+    flow.source(dg.from_iterable(lambda: rows(), schema={"n": "int64"})).sink(dg.to_memory())
     handle = cluster.submit(flow)
     wait_for_file(began)
     handle.cancel()
@@ -297,7 +297,7 @@ def test_a_generator_that_waits_between_rows_is_closed_when_its_job_is_cancelled
             raise ValueError("it has nothing to say any more")
 
     flow = dg.Dataflow("endless")
-    out = dg.collect()
+    out = dg.to_memory()
     flow.source(dg.from_iterable(lambda: rows(), schema={"n": "int64"})).sink(out)
     handle = cluster.submit(flow)
     until(lambda: out.rows, "the first rows")
@@ -342,7 +342,7 @@ def test_metrics_while_a_job_runs(cluster: LocalCluster) -> None:
 
 def test_late_rows_are_counted(cluster: LocalCluster) -> None:
     flow = dg.Dataflow("late")
-    out = dg.collect()
+    out = dg.to_memory()
     rows = [{"ts": ts, "key": 1} for ts in [0, 5_000, 1, 2, 9_000, 3]]
     source = flow.source(dg.from_iterable(lambda: iter_slowly(rows), schema={"ts": "int64", "key": "int64"}, time="ts"))
     source.key_by("key").window(dg.Tumbling("1s")).aggregate(count=dg.count()).sink(out)

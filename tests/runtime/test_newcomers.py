@@ -33,8 +33,8 @@ def slowly(first: int, count: int) -> pa.RecordBatch:
 def adding_up(name: str) -> tuple[dg.Dataflow, Any]:
     """Numbers without end from one source, so that it is known which of them were read."""
     flow = dg.Dataflow(name, combines_early=False)
-    out = dg.collect()
-    source = flow.source(dg.generator(slowly, SCHEMA, block=BLOCK, time="ts", name="numbers"))
+    out = dg.to_memory()
+    source = flow.source(dg.from_generator(slowly, SCHEMA, block=BLOCK, time="ts", name="numbers"))
     source.key_by("key").window(dg.Tumbling("1s")).aggregate(count=dg.count(), total=dg.sum("n")).sink(out)
     return flow, out
 

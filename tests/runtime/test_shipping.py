@@ -28,7 +28,7 @@ from runtime.clusters import counting
 STRANGER = """
 import json, sys
 from dirigo.flow.plan.job import Job
-from dirigo.flow.sinks.collect import Collected
+from dirigo.flow.sinks.memory import MemorySink
 from dirigo.runtime.client.shipment import unship
 from dirigo.scheduling import Fifo
 from dirigo.sim.inline import InlineHost
@@ -37,7 +37,7 @@ plan = unship(sys.stdin.buffer.read())
 outs = {}
 for stage in plan.stages:
     if hasattr(stage.operator, "sink"):
-        outs[stage.name] = stage.operator.sink = Collected(stage.name)
+        outs[stage.name] = stage.operator.sink = MemorySink(stage.name)
 job = Job(plan)
 readers = plan.open_splits([reader.address for reader in plan.readers])
 InlineHost(job.specs(), Fifo(), lambda: 0.0).run(readers, 1000)
@@ -72,7 +72,7 @@ def test_lambdas_closures_and_classes_of_a_test_go_along(tmp_path: Path) -> None
     flow = dg.Dataflow("shipped")
     source = flow.source(dg.from_iterable(lambda: [{"n": k} for k in range(5)], {"n": "int64"}))
     source.map(lambda row: {"n": row.n * factor}, schema={"n": "int64"}).process(Doubling, schema={"n": "int64"}).sink(
-        dg.collect()
+        dg.to_memory()
     )
     assert run_elsewhere(shipped(flow), tmp_path / "elsewhere") == [{"n": k * 14} for k in range(5)]
 
@@ -105,7 +105,7 @@ def convert(row):
 
 flow = dg.Dataflow("cached")
 source = flow.source(dg.from_iterable([{"n": k} for k in range(40)]))
-source.map(convert, schema={"n": int}).sink(dg.collect())
+source.map(convert, schema={"n": int}).sink(dg.to_memory())
 if __name__ == "__main__":
     sys.stdout.buffer.write(ship(Plan(flow), flow.name))
 """
@@ -132,7 +132,7 @@ def test_functions_with_a_cache_of_installed_packages_are_named() -> None:
     extensions = shipping._extensions
     flow = dg.Dataflow("named")
     source = flow.source(dg.from_iterable([{"n": 1}]))
-    source.map(lambda row: {"n": len(extensions()) + row.n}, {"n": int}).sink(dg.discard())
+    source.map(lambda row: {"n": len(extensions()) + row.n}, {"n": int}).sink(dg.to_nothing())
     shipment = shipped(flow)
     assert b"_extensions" in shipment
     assert b"dirigo.commands" not in shipment  # which is in the body of that function
@@ -148,7 +148,7 @@ def convert(row):
 
 flow = dg.Dataflow("prices")
 source = flow.source(dg.from_iterable(lambda: [{"n": k} for k in range(4)], {"n": "int64"}))
-source.map(convert, schema={"euros": "float64"}).sink(dg.collect())
+source.map(convert, schema={"euros": "float64"}).sink(dg.to_memory())
 """
 
 
@@ -182,7 +182,7 @@ def test_a_job_file_that_is_run_itself(tmp_path: Path) -> None:
         "from typing import NamedTuple\nclass Row(NamedTuple):\n    n: int\n"
         "flow = dg.Dataflow('main')\n"
         "source = flow.source(dg.from_iterable(lambda: [{'n': k} for k in range(3)], {'n': 'int64'}))\n"
-        "source.map(lambda row: {'n': rates.double(row.n)}, schema=Row).sink(dg.collect())\n"
+        "source.map(lambda row: {'n': rates.double(row.n)}, schema=Row).sink(dg.to_memory())\n"
         "sys.stdout.buffer.write(ship(Plan(flow), flow.name))\n"
     )
     done = subprocess.run([sys.executable, "job.py"], cwd=home, capture_output=True, timeout=120, check=False)
@@ -197,8 +197,8 @@ def test_relative_paths_mean_the_folder_of_whoever_submits(tmp_path: Path, monke
     (home / "more.csv").write_text("n\n3\n")
     monkeypatch.chdir(home)
     flow = dg.Dataflow("paths")
-    csv = flow.source(dg.csv("more.csv", {"n": "int64"}))
-    flow.source(dg.parquet("input.parquet")).union(csv).sink(dg.to_parquet("results"))
+    csv = flow.source(dg.from_csv("more.csv", {"n": "int64"}))
+    flow.source(dg.from_parquet("input.parquet")).union(csv).sink(dg.to_parquet("results"))
     shipment = shipped(flow)
     assert sorted(row["n"] for row in run_elsewhere(shipment, tmp_path / "elsewhere")) == [1, 2, 3]
     monkeypatch.chdir(tmp_path)
@@ -212,12 +212,12 @@ def test_what_belongs_to_whoever_submits_stays_there() -> None:
     source = flow.source(dg.from_iterable(lambda: [{"n": 1}], {"n": "int64"}))
     source.sink(dg.to_callback(lambda row: lock.acquire(timeout=row.n)))
     source.sink(dg.to_console(file=sys.stdout))
-    out = dg.collect()
+    out = dg.to_memory()
     source.sink(out)
     plan = unship(shipped(flow))
     sinks = [stage.operator.sink for stage in plan.stages if hasattr(stage.operator, "sink")]
     assert [type(sink) for sink in sinks] == [LogSink] * 3
-    assert [type(each.sink).__name__ for each in Job(flow).outside_sinks()] == ["CallbackSink", "ConsoleSink", "Collected"]
+    assert [type(each.sink).__name__ for each in Job(flow).outside_sinks()] == ["CallbackSink", "ConsoleSink", "MemorySink"]
 
 
 def test_rows_that_were_collected_before_do_not_travel() -> None:
@@ -234,7 +234,7 @@ def test_what_cannot_travel_is_refused_with_a_hint(what: Any) -> None:
     held = what()
     flow = dg.Dataflow("held")
     source = flow.source(dg.from_iterable(lambda: [{"n": 1}], {"n": "int64"}))
-    source.map(lambda row: {"n": row.n if held else 0}, schema={"n": "int64"}).sink(dg.collect())
+    source.map(lambda row: {"n": row.n if held else 0}, schema={"n": "int64"}).sink(dg.to_memory())
     with pytest.raises(ControlError, match=r"'held' cannot be sent to the workers .*inside a function") as caught:
         shipped(flow)
     assert "\n" not in str(caught.value)
@@ -242,7 +242,7 @@ def test_what_cannot_travel_is_refused_with_a_hint(what: Any) -> None:
 
 def test_a_generator_as_a_source_is_refused_with_a_hint() -> None:
     flow = dg.Dataflow("spent")
-    flow.source(dg.from_iterable(({"n": n} for n in range(3)), {"n": "int64"})).sink(dg.collect())
+    flow.source(dg.from_iterable(({"n": n} for n in range(3)), {"n": "int64"})).sink(dg.to_memory())
     with pytest.raises(ControlError, match="generator"):
         shipped(flow)
 
@@ -251,7 +251,7 @@ def test_a_flow_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(shipping, "SHIPMENT_BYTES_MOST", 1 << 20)
     rows = [{"n": n} for n in range(1_000_000)]
     flow = dg.Dataflow("large")
-    flow.source(dg.from_iterable(rows, {"n": "int64"})).sink(dg.collect())
+    flow.source(dg.from_iterable(rows, {"n": "int64"})).sink(dg.to_memory())
     with pytest.raises(ControlError, match=r"'large' comes to .* MiB"):
         shipped(flow)
 
@@ -272,8 +272,8 @@ def test_shipping_leaves_no_trace_and_minds_modules_of_any_kind(monkeypatch: pyt
 def test_a_manifest_says_what_the_controller_has_to_know() -> None:
     flow, _ = counting(splits=3)
     manifest = manifest_of(Job(flow))
-    assert list(manifest.sinks) == ["collect"]
-    partitions, schema = manifest.sinks["collect"]
+    assert list(manifest.sinks) == ["to_memory"]
+    partitions, schema = manifest.sinks["to_memory"]
     assert manifest.leaves == partitions > 0
     assert pa.ipc.read_schema(pa.py_buffer(schema)).names == ["key", "count", "total", "window_start", "window_end"]
     assert manifest.pushed == {}

@@ -198,10 +198,10 @@ def test_rows_for_the_log_from_somebody_who_is_no_worker(cluster: LocalCluster) 
     access = cluster.controller.access
     incarnation = max(worker.incarnation for worker in cluster.workers()) + 50
     with connected(zmq.DEALER, worker_keys(cluster), (access.log, "")) as (socket,):
-        for number, sink in enumerate(["collect", "no such sink", "collect"], 1):
+        for number, sink in enumerate(["to_memory", "no such sink", "to_memory"], 1):
             head = msgspec.msgpack.encode(Posted(0, incarnation, number, handle.id, sink, 0, 5))
             socket.send_multipart([head, os.urandom(100)])
-        head = msgspec.msgpack.encode(Posted(0, incarnation, 4, handle.id, "collect", 0, -1))
+        head = msgspec.msgpack.encode(Posted(0, incarnation, 4, handle.id, "to_memory", 0, -1))
         socket.send_multipart([head, b""])
         cluster.client.log_info(handle.id)  # it is still there
     handle.drain()

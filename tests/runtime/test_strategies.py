@@ -92,8 +92,8 @@ def beside(cluster: LocalCluster) -> Any:
         return numbers(first, count)
 
     flow = dg.Dataflow("beside")
-    out = dg.collect()
-    source = flow.source(dg.generator(unhurried, SCHEMA, block=100, time="ts", name="numbers"), splits=2)
+    out = dg.to_memory()
+    source = flow.source(dg.from_generator(unhurried, SCHEMA, block=100, time="ts", name="numbers"), splits=2)
     source.key_by("key").window(dg.Tumbling("1s")).aggregate(count=dg.count()).sink(out)
     handle = cluster.submit(flow)
     yield
@@ -214,8 +214,8 @@ def satisfaction(cluster: LocalCluster, slo: dg.SLO | None) -> tuple[Satisfactio
         return {"n": row.n}
 
     flow = dg.Dataflow("promised", slo=slo)
-    source = flow.source(dg.generator(numbers, SCHEMA, 200, block=50, time="ts", name="numbers"), splits=2)
-    source.map(slowly, schema={"n": "int64"}).sink(dg.collect())
+    source = flow.source(dg.from_generator(numbers, SCHEMA, 200, block=50, time="ts", name="numbers"), splits=2)
+    source.map(slowly, schema={"n": "int64"}).sink(dg.to_memory())
     status = cluster.submit(flow).wait(PATIENCE_S)
     assert status.metrics.rows_out == 200
     return status.metrics.satisfaction, status.metrics

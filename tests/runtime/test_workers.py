@@ -189,7 +189,7 @@ def test_an_endless_source_can_be_cancelled(start_cluster: Start) -> None:
     cluster = start_cluster(2)
     before = [worker.incarnation for worker in cluster.workers()]
     flow = dg.Dataflow("never")
-    flow.source(dg.generator(never, SCHEMA, 100, name="numbers")).sink(dg.collect())
+    flow.source(dg.from_generator(never, SCHEMA, 100, name="numbers")).sink(dg.to_memory())
     handle = cluster.submit(flow)
     until_running(cluster)
     handle.cancel()
@@ -234,7 +234,7 @@ def test_jobs_beside_code_that_does_not_stop_are_told_whose_it_was_and_new_ones_
     beside = cluster.submit(beside_flow)
     until(lambda: beside_out.rows, "the first rows")
     flow = dg.Dataflow("blocked")
-    flow.source(dg.generator(blocked, SCHEMA, 1_000, block=10, name="reader"), splits=1).sink(dg.discard())
+    flow.source(dg.from_generator(blocked, SCHEMA, 1_000, block=10, name="reader"), splits=1).sink(dg.to_nothing())
     handle = cluster.submit(flow)
     until(lambda: handle.metrics().rows_in, "it has read something")
     time.sleep(0.3)
@@ -295,8 +295,8 @@ def test_a_function_that_keeps_the_interpreter_is_named(start_cluster: Start, mo
         return {"n": len(re.findall(r"(a+)+$", "a" * 40 + "b"))}
 
     flow = dg.Dataflow("frozen")
-    source = flow.source(dg.generator(numbers, SCHEMA, 10, block=10, name="numbers"))
-    source.map(catastrophe, schema={"n": "int64"}).sink(dg.collect())
+    source = flow.source(dg.from_generator(numbers, SCHEMA, 10, block=10, name="numbers"))
+    source.map(catastrophe, schema={"n": "int64"}).sink(dg.to_memory())
     handle = cluster.submit(flow)
     with pytest.raises(JobFailed, match="interpreter") as caught:
         handle.wait(PATIENCE_S)

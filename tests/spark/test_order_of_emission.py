@@ -29,7 +29,7 @@ class Rows:
 
 
 def paced(source: int, rate: int) -> Any:
-    made = dg.generator(Rows(source, rate), SCHEMA, rate * SECONDS, block=3, time="at", name=f"rows_{source}")
+    made = dg.from_generator(Rows(source, rate), SCHEMA, rate * SECONDS, block=3, time="at", name=f"rows_{source}")
     return dg.paced(made)
 
 
@@ -43,7 +43,7 @@ def cluster(classic_session: Any) -> Iterator[dg.Cluster]:
 def test_each_critical_message_is_between_its_rows(cluster: dg.Cluster, rate: int) -> None:
     for strategy in STRATEGIES:
         flow = dg.Dataflow(f"marked-{strategy}-{rate}", slo=dg.SLO(latency="50ms"))
-        out = dg.collect()
+        out = dg.to_memory()
         stream = flow.source(paced(0, rate), splits=1).process(Marks, {"source": int}, name="marks")
         stream.process(Counts, COUNTS, name="counts").sink(out)
         flow.emulate("marks", per_message="4ms")
@@ -57,7 +57,7 @@ def test_each_critical_message_is_between_its_rows(cluster: dg.Cluster, rate: in
 def test_common_barriers_count_the_same_of_every_source(cluster: dg.Cluster, rate: int, sources: int) -> None:
     for strategy in STRATEGIES:
         flow = dg.Dataflow(f"together-{sources}-{rate}-{strategy}")
-        out = dg.collect()
+        out = dg.to_memory()
         streams = []
         for number in range(sources):
             rows = flow.source(paced(number, rate), splits=1)

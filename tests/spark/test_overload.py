@@ -38,7 +38,7 @@ def test_ten_times_too_much_for_a_minute() -> None:
             return batch
 
         flow = dg.Dataflow("flood")
-        rows = flow.source(dg.paced(dg.generator(numbers, SCHEMA, total, block=1_000, time="at")))
+        rows = flow.source(dg.paced(dg.from_generator(numbers, SCHEMA, total, block=1_000, time="at")))
         windows = rows.map_batches(slow, schema=SCHEMA).window(dg.Tumbling("1s")).aggregate(rows=dg.count())
         windows.sink(dg.to_callback(lambda row: arrived.append((time.time(), row["rows"]))))
         began = time.time()
@@ -65,5 +65,5 @@ def test_ten_times_too_much_for_a_minute() -> None:
 
 def _small() -> dg.Dataflow:
     flow = dg.Dataflow("small")
-    flow.source(dg.from_iterable([{"n": n} for n in range(10)])).sink(dg.discard())
+    flow.source(dg.from_iterable([{"n": n} for n in range(10)])).sink(dg.to_nothing())
     return flow

@@ -43,8 +43,8 @@ def cluster(classic_session: Any) -> Iterator[dg.Cluster]:
 def counted(name: str, rows: int) -> tuple[dg.Dataflow, Any]:
     """A small job: rows per key."""
     flow = dg.Dataflow(name)
-    out = dg.collect()
-    numbers = flow.source(dg.generator(lambda first, n: [{"n": i} for i in range(first, first + n)], {"n": int}, rows))
+    out = dg.to_memory()
+    numbers = flow.source(dg.from_generator(lambda first, n: [{"n": i} for i in range(first, first + n)], {"n": int}, rows))
     numbers.map(lambda row: {"k": row["n"] % 7}, schema={"k": int}).key_by("k").aggregate(rows=dg.count()).sink(out)
     return flow, out
 
@@ -104,7 +104,9 @@ def workers_by_id(cluster: dg.Cluster) -> dict[int, WorkerStatus]:
 def test_a_killed_worker_comes_back_and_its_jobs_say_why_they_failed(cluster: dg.Cluster) -> None:
     before = workers_by_id(cluster)
     flow = dg.Dataflow("endless")
-    flow.source(dg.generator(lambda first, n: [{"n": i} for i in range(first, first + n)], {"n": int})).sink(dg.discard())
+    flow.source(dg.from_generator(lambda first, n: [{"n": i} for i in range(first, first + n)], {"n": int})).sink(
+        dg.to_nothing()
+    )
     job = cluster.submit(flow)
     wait_for(lambda: job.metrics().rows_out > 0, "the first rows")
     kill(before[0].pid)
@@ -122,7 +124,9 @@ def test_a_killed_worker_comes_back_and_its_jobs_say_why_they_failed(cluster: dg
 
 def test_the_pool_grows_and_shrinks_while_a_job_runs(cluster: dg.Cluster) -> None:
     flow = dg.Dataflow("steady")
-    flow.source(dg.generator(lambda first, n: [{"n": i} for i in range(first, first + n)], {"n": int})).sink(dg.discard())
+    flow.source(dg.from_generator(lambda first, n: [{"n": i} for i in range(first, first + n)], {"n": int})).sink(
+        dg.to_nothing()
+    )
     job = cluster.submit(flow)
     wait_for(lambda: job.status().state == "running", "the job")
     cluster.resize(3)
@@ -153,8 +157,8 @@ def test_a_cluster_ends_although_code_of_a_user_blocks(classic_session: Any, tmp
         time.sleep(1000)
 
     flow = dg.Dataflow("blocked")
-    rows = flow.source(dg.generator(lambda first, n: [{"n": i} for i in range(first, first + n)], {"n": int}, 10))
-    rows.map(block, schema={"n": int}).sink(dg.discard())
+    rows = flow.source(dg.from_generator(lambda first, n: [{"n": i} for i in range(first, first + n)], {"n": int}, 10))
+    rows.map(block, schema={"n": int}).sink(dg.to_nothing())
     with dg.Cluster(1, spark=classic_session) as blocked:
         blocked.submit(flow)
         wait_for(mark.exists, "the function")
@@ -260,7 +264,7 @@ def test_the_wait_for_the_micro_batch_is_part_of_the_latency(classic_session: An
 def test_a_query_of_the_user_writes_to_a_source(classic_session: Any, cluster: dg.Cluster) -> None:
     frame = classic_session.range(1_000)
     flow = dg.Dataflow("open")
-    out = dg.collect()
+    out = dg.to_memory()
     flow.source(dg.from_spark(schema=frame.schema, name="numbers")).sink(out)
     job = cluster.submit(flow)
     wait_for(lambda: job.status().state == "running", "the job")
@@ -274,7 +278,7 @@ def test_a_query_of_the_user_writes_to_a_source(classic_session: Any, cluster: d
 def test_a_query_that_fails_fails_its_job(classic_session: Any, cluster: dg.Cluster) -> None:
     frame = classic_session.range(10).selectExpr("raise_error('no such thing') AS x", "id")
     flow = dg.Dataflow("fed-badly")
-    flow.source(dg.from_spark(frame.selectExpr("id", "x"))).sink(dg.discard())
+    flow.source(dg.from_spark(frame.selectExpr("id", "x"))).sink(dg.to_nothing())
     with pytest.raises(dg.JobFailed, match=r"the query of source 'spark' failed: .*no such thing"):
         cluster.run(flow, timeout_s=120)
     assert_works(cluster, "after-the-query")

@@ -429,7 +429,7 @@ def test_a_batch_frame_is_a_bounded_source_with_sparks_own_types(spark: SparkSes
 def test_only_the_description_travels(spark: SparkSession) -> None:
     flow = dg.Dataflow("flow")
     source = from_spark(rows_of(spark, 1, 1), time="at")
-    flow.source(source).sink(dg.collect())
+    flow.source(source).sink(dg.to_memory())
     assert source.session is not None
     copy = pickle.loads(pickle.dumps(source))
     assert isinstance(copy, SparkSource)

@@ -11,7 +11,7 @@ ROWS = [{"player": number % 5, "score": number * 37 % 101, "at": number * 50} fo
 def with_function(function: type[dg.Function]) -> dg.Dataflow:
     flow = dg.Dataflow("game")
     players = flow.source(dg.from_iterable(ROWS, time="at", name="scores"))
-    players.key_by("player").process(function, {"player": int, "score": int}).sink(dg.collect(name="out"))
+    players.key_by("player").process(function, {"player": int, "score": int}).sink(dg.to_memory(name="out"))
     return flow
 
 
@@ -95,12 +95,12 @@ def test_every_kind_of_window_and_aggregate_can_be_spread(window: dg.Tumbling | 
         middle=dg.median("score"),
         high=dg.quantile("score", 0.9),
         spread=dg.histogram("score", width=10),
-    ).sink(dg.collect(name="aggregates"))
+    ).sink(dg.to_memory(name="aggregates"))
     windowed.reduce(
         lambda one, other: {**one, "score": one["score"] + other["score"], "at": max(one["at"], other["at"])}
-    ).sink(dg.collect(name="sums"))
-    windowed.top(2, by="-score", rank="place").sink(dg.collect(name="best"))
+    ).sink(dg.to_memory(name="sums"))
+    windowed.top(2, by="-score", rank="place").sink(dg.to_memory(name="best"))
     windowed.apply(
         lambda group: [{"n": len(group), "sum": sum(row.score for row in group.rows)}], {"n": int, "sum": int}
-    ).sink(dg.collect(name="applied"))
+    ).sink(dg.to_memory(name="applied"))
     assert_parallel_equals_sequential(flow, seeds=3)

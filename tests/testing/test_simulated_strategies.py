@@ -18,7 +18,7 @@ ROWS = [{"n": n, "k": n % 7, "at": n * 10} for n in range(3_000)]
 def counting(**options: Any) -> dg.Dataflow:
     flow = dg.Dataflow("counting", **options)
     source = dg.from_iterable(ROWS, {"n": int, "k": int, "at": int}, time="at", name="rows")
-    flow.source(source).key_by("k").window(dg.Tumbling("1s")).aggregate(n=dg.count(), sum=dg.sum("n")).sink(dg.collect())
+    flow.source(source).key_by("k").window(dg.Tumbling("1s")).aggregate(n=dg.count(), sum=dg.sum("n")).sink(dg.to_memory())
     return flow
 
 

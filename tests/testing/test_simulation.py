@@ -18,7 +18,7 @@ def counting(window: Any = None, **options: Any) -> dg.Dataflow:
     flow = dg.Dataflow("counting")
     source = dg.from_iterable([], schema=BIDS, time="at", name="bids", **options)
     window = window or dg.Tumbling("10s")
-    flow.source(source).key_by("auction").window(window).aggregate(bids=dg.count()).sink(dg.collect(name="counts"))
+    flow.source(source).key_by("auction").window(window).aggregate(bids=dg.count()).sink(dg.to_memory(name="counts"))
     return flow
 
 
@@ -71,7 +71,7 @@ def test_an_idle_source_does_not_hold_up_the_others() -> None:
     streams = [
         flow.source(dg.from_iterable([], schema=BIDS, time="at", name=name, idle_after="5s")) for name in ("busy", "idle")
     ]
-    streams[0].union(streams[1]).window(dg.Tumbling("10s")).aggregate(n=dg.count()).sink(dg.collect(name="out"))
+    streams[0].union(streams[1]).window(dg.Tumbling("10s")).aggregate(n=dg.count()).sink(dg.to_memory(name="out"))
     simulation = Simulation(flow, open_sources=["busy", "idle"])
     simulation.push("busy", bids((1, 1, 1_000), (1, 1, 11_000)))
     simulation.push("idle", bids((1, 1, 2_000)))
@@ -105,7 +105,7 @@ def test_chaos_runs_messages_at_lessees() -> None:
 
 def test_a_flow_can_write_to_its_own_sinks() -> None:
     flow = dg.Dataflow("writing")
-    kept = dg.collect()
+    kept = dg.to_memory()
     flow.source(dg.from_iterable(bids((1, 2, 3)))).sink(kept)
     run(flow, writes=True)
     assert kept.rows == bids((1, 2, 3))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dirigo import Dataflow, collect
+from dirigo import Dataflow, to_memory
 from dirigo.nexmark.generator import Generator
 from dirigo.testing import Simulation
 from dirigo_lab.nexmark.check import write_side_input
@@ -43,7 +43,7 @@ def simulate(name: str, *, seed: int | None = None) -> Simulation:
     flow = Dataflow(name)
     disorder = 1 if seed is None or seed % 2 else 50  # the same events, in order or out of it
     tables = GeneratedTables(EVENTS, RATE, block_events=1_000, out_of_order_group=disorder)
-    QUERIES[name].function(flow, tables).sink(collect(name="results"))
+    QUERIES[name].function(flow, tables).sink(to_memory(name="results"))
     if seed is None:
         return Simulation(flow, rows_max=4096).finish()
     return Simulation(flow, workers=WORKERS, seed=seed, chaos=True, rows_max=ROWS_MAX).finish()

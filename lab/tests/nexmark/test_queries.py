@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dirigo import Dataflow, Job, Source, Stream, collect
+from dirigo import Dataflow, Job, Source, Stream, to_memory
 from dirigo.nexmark import Generator
 from dirigo.scheduling import Fifo
 from dirigo.sim.inline import InlineHost
@@ -80,7 +80,7 @@ def odd_events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def answer(name: str, tables: Tables, flow: Dataflow | None = None, rows_max: int = 4096) -> pa.Table:
     flow = flow or Dataflow(name)
-    sink = collect()
+    sink = to_memory()
     QUERIES[name].function(flow, tables).sink(sink)
     job = Job(flow)
     job.prepare_sinks()
@@ -171,7 +171,7 @@ def test_the_long_events_reach_every_kind_of_hour_and_two_days() -> None:
 @pytest.mark.parametrize("name", ["q3", "q5", "q6", "q7", "q8", "q11", "q16", "q19"])
 def test_three_workers_in_chaos_give_the_same_rows(name: str, events: Path) -> None:
     flow = SplitDataflow(name)
-    QUERIES[name].function(flow, GeneratedTables(EVENTS, RATE, block_events=1_000)).sink(collect())
+    QUERIES[name].function(flow, GeneratedTables(EVENTS, RATE, block_events=1_000)).sink(to_memory())
     simulation = Simulation(flow, workers=3, chaos=True, seed=5, rows_max=500).finish()
     if name not in ("q3", "q8"):  # few messages: perhaps none of them moves
         assert simulation.elsewhere, "nothing ran at another worker, so this shows nothing"
@@ -189,7 +189,7 @@ def test_converted_prices_are_exact_decimals(name: str) -> None:
 
 def test_windows_of_processing_time_count_every_bid_once_and_do_not_overlap() -> None:
     flow = Dataflow("q12")
-    QUERIES["q12"].function(flow, GeneratedTables(EVENTS, RATE)).sink(collect())
+    QUERIES["q12"].function(flow, GeneratedTables(EVENTS, RATE)).sink(to_memory())
     found = Simulation(flow, workers=2, rows_max=500).finish().table()
     assert found.column_names == ["bidder", "bid_count", "starttime", "endtime"]
     bids = Generator(rate=RATE).bids(0, EVENTS, ["bidder"]).column("bidder").to_pylist()

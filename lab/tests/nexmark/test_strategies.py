@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dirigo as dg
-from dirigo import SLO, Dataflow, collect
+from dirigo import SLO, Dataflow, to_memory
 from dirigo.nexmark.generator import Generator
 from dirigo.scheduling import STRATEGIES
 from dirigo.sim.service import ServiceTimes
@@ -52,7 +52,7 @@ def check(name: str, found: pa.Table, events: Path) -> None:
 def simulate(name: str, strategy: str) -> Simulation:
     flow = Dataflow(name, slo=SLO(latency="500ms", throughput="20/s"), splits=2)
     tables = GeneratedTables(EVENTS, RATE, block_events=500)
-    QUERIES[name].function(flow, tables).sink(collect(name="results"))
+    QUERIES[name].function(flow, tables).sink(to_memory(name="results"))
     service = ServiceTimes(SERVICE_S)
     return Simulation(flow, workers=WORKERS, strategy=strategy, rows_max=20, service=service).finish()
 

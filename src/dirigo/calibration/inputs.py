@@ -28,7 +28,7 @@ def sources_of(flow: Dataflow) -> dict[str, Source]:
             if isinstance(source, PushedSource):
                 raise FlowError(
                     f"rows of source '{node.name}' are pushed by others, who set the rate; to calibrate the flow, give it a "
-                    "source that is read, such as parquet() or generator()."
+                    "source that is read, such as from_parquet() or from_generator()."
                 )
             found[node.name] = source
     return found

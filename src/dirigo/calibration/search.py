@@ -9,7 +9,7 @@ from dirigo.calibration.measurement import HALF, Calibration, Measurement, adjus
 from dirigo.calibration.runs import Runs
 from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.plan.substitutes import sink_names, substituted
-from dirigo.flow.sinks import discard
+from dirigo.flow.sinks import to_nothing
 from dirigo.runtime.client.client import Client
 from dirigo.runtime.errors import ControlError
 
@@ -26,7 +26,7 @@ def calibrate(
 ) -> Calibration:
     """Run a flow on a cluster that does nothing else: a probe, and up to three times at a constant rate."""
     sources = sources_of(flow)
-    quiet = substituted(flow, sinks={name: discard(name=name) for name in sink_names(flow)})
+    quiet = substituted(flow, sinks={name: to_nothing(name=name) for name in sink_names(flow)})
     quiet.slo = None  # or a strategy might act on the objective that is to be found
     shares = shares_of(substituted(quiet, sources=sources))
     run = Runs(client, flow.name)

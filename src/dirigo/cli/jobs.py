@@ -52,7 +52,7 @@ def submit(
     """Run a dataflow of a Python file as a job on a cluster.
 
     The file is executed here, as in an import, so keep run(...) under `if __name__ == "__main__":`. The job goes on
-    when this command has ended, unless you wait for it: then rows for collect(), to_callback() and to_console() come
+    when this command has ended, unless you wait for it: then rows for to_memory(), to_callback() and to_console() come
     here.
 
     Examples:

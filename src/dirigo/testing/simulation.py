@@ -17,7 +17,7 @@ from dirigo.flow.exchange.payloads import rows_of
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.plan.emulation import Work
 from dirigo.flow.plan.job import Job
-from dirigo.flow.sinks.collect import Collected
+from dirigo.flow.sinks.memory import MemorySink
 from dirigo.flow.sources.reader import SourceReader
 from dirigo.flow.sources.source import Source
 from dirigo.kernel import Data, Directory, DirigoError, RunnableMessage, Trail, Worker, WorkerId, operator_of
@@ -69,7 +69,7 @@ class Simulation:
         self.flow = flow
         self._scripted = _stand_ins(flow, rows, open_sources)
         nodes = live_nodes(flow)
-        self._collected = {node.name: Collected(node.name) for node in nodes if isinstance(node.work, SinkRows)}
+        self._collected = {node.name: MemorySink(node.name) for node in nodes if isinstance(node.work, SinkRows)}
         ids = list(range(workers))
         self.job = Job(flow, ids, sources=self._scripted, sinks=None if writes else self._collected)
         self.job.prepare_sinks()
@@ -156,7 +156,7 @@ class Simulation:
     def table(self, sink: str | None = None) -> pa.Table:
         return self._sink(sink).table
 
-    def _sink(self, sink: str | None) -> Collected:
+    def _sink(self, sink: str | None) -> MemorySink:
         if sink is None and len(self._collected) == 1:
             (sink,) = self._collected
         if sink not in self._collected:

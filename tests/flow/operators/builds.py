@@ -84,7 +84,7 @@ BUILDS: dict[str, Build] = {
     "reduce": lambda s: s.key_by("key").window(dg.Sliding("10ms", every="5ms")).reduce(picky),
     "process": lambda s: s.key_by("key").process(Busy, TS_SCHEMA).key_by("value").process(Same, TS_SCHEMA),
     "deduplicate": lambda s: s.with_columns(third=dg.col("value") % 3).deduplicate("key", "third", within="9ms"),
-    "running reduce": lambda s: s.key_by("key").reduce(picky),
+    "scan": lambda s: s.key_by("key").scan(picky),
     "interval join": lambda s: s.join(s, on="key", within=("2ms", "1ms")),
     "outer join": lambda s: s.join(
         s.filter(dg.col("value") % 2 == 0), on={"key": "key", "value": "value"}, window=dg.Tumbling("7ms"), how="outer"

@@ -1,4 +1,4 @@
-"""apply and reduce in windows, and the running reduce."""
+"""apply and reduce in windows, and scan."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ def test_reduce_functions_may_return_any_kind_of_row(kind: Any) -> None:
         return int(row[1] if isinstance(row, tuple) else row.value)
 
     rows = [event("a", value, 1) for value in (3, 9, 4)]
-    assert results(rows, lambda s: s.key_by("key").reduce(larger))[-1]["value"] == 9
+    assert results(rows, lambda s: s.key_by("key").scan(larger))[-1]["value"] == 9
 
 
 @settings(deadline=None, max_examples=25)
 @given(rows=EVENTS, rows_max=st.integers(1, 10))
-def test_a_running_reduce_emits_the_state_of_its_key_after_every_row(rows: Rows, rows_max: int) -> None:
-    out = results(rows, lambda s: s.key_by("key").reduce(summed), rows_max=rows_max, time=None)
+def test_a_scan_emits_the_state_of_its_key_after_every_row(rows: Rows, rows_max: int) -> None:
+    out = results(rows, lambda s: s.key_by("key").scan(summed), rows_max=rows_max, time=None)
     totals: dict[str, int] = defaultdict(int)
     expected = defaultdict(list)
     for row in rows:
@@ -125,11 +125,11 @@ def test_a_running_reduce_emits_the_state_of_its_key_after_every_row(rows: Rows,
         assert [row["value"] for row in out if row["key"] == key] == expected[key]
 
 
-def test_a_running_reduce_need_not_commute() -> None:
+def test_a_scan_need_not_commute() -> None:
     rows = [{"key": "a", "text": text} for text in "ordered"]
     out = results(
         rows,
-        lambda s: s.key_by("key").reduce(lambda one, other: {"key": one.key, "text": one.text + other.text}),
+        lambda s: s.key_by("key").scan(lambda one, other: {"key": one.key, "text": one.text + other.text}),
         schema={"key": str, "text": str},
         time=None,
         rows_max=2,
@@ -146,20 +146,20 @@ def picky(one: Any, other: Any) -> Any:
     return summed(one, other)
 
 
-def test_a_running_reduce_leaves_a_row_out_that_its_function_fails_on() -> None:
+def test_a_scan_leaves_a_row_out_that_its_function_fails_on() -> None:
     rows = [event("a", value, 0) for value in (1, 13, 2)]
-    out, errors = split_results(rows, lambda s: s.key_by("key").reduce(picky))
+    out, errors = split_results(rows, lambda s: s.key_by("key").scan(picky))
     assert [row["value"] for row in out] == [1, 3]
-    assert [(row["operator"], row["error"]) for row in errors] == [("reduce", "ValueError: unlucky.")]
+    assert [(row["operator"], row["error"]) for row in errors] == [("scan", "ValueError: unlucky.")]
     assert '"value": 13' in errors[0]["row"]
 
 
-def test_a_running_reduce_leaves_a_row_out_whose_result_does_not_fit() -> None:
+def test_a_scan_leaves_a_row_out_whose_result_does_not_fit() -> None:
     def sometimes_text(one: Any, other: Any) -> Any:
         return {**summed(one, other), "value": "many"} if other.value == 13 else summed(one, other)
 
     rows = [event("a", value, 0) for value in (1, 13, 2)]
-    out, errors = split_results(rows, lambda s: s.key_by("key").reduce(sometimes_text))
+    out, errors = split_results(rows, lambda s: s.key_by("key").scan(sometimes_text))
     assert [row["value"] for row in out] == [1, 3]
     (error,) = errors
     assert "'many'" in error["error"]
@@ -237,3 +237,14 @@ def test_group_failures_in_the_whole_stream_have_no_window() -> None:
     out, errors = split_results([event("a", 1, 1)], lambda s: s.key_by("key").apply(fails, TS_SCHEMA))
     assert out == []
     assert unordered(errors)[0][0] == ("error", "the function failed on the group key='a' of 1 row: KeyError: 'x'.")
+
+
+@settings(deadline=None, max_examples=25)
+@given(rows=EVENTS, rows_max=st.integers(1, 10))
+def test_a_reduce_by_key_alone_comes_at_the_end_of_the_input(rows: Rows, rows_max: int) -> None:
+    out = results(rows, lambda s: s.key_by("key").reduce(summed), rows_max=rows_max, time=None)
+    totals: dict[Any, int] = {}
+    for row in rows:
+        totals[row["key"]] = totals.get(row["key"], 0) + row["value"]
+    assert {row["key"]: row["value"] for row in out} == totals
+    assert len(out) == len(totals)

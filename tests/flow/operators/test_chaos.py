@@ -20,7 +20,7 @@ def test_chaos_changes_nothing(name: str, seed: int) -> None:
     outcomes = []
     for chaos in (False, True):
         flow = dg.Dataflow("chaos", watermark_every="1ms", on_error="side_output", partitions=2)
-        out, errors = dg.collect(), dg.collect()
+        out, errors = dg.to_memory(), dg.to_memory()
         source = dg.from_iterable(rows, TS_SCHEMA, time="ts", out_of_orderness="3ms")
         BUILDS[name](flow.source(source)).sink(out)
         flow.errors.sink(errors)

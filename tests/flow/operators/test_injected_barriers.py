@@ -63,8 +63,8 @@ class Restless(Chaos):
 
 def flow_of(name: str, rows: Rows) -> dg.Dataflow:
     flow = dg.Dataflow("injected", watermark_every="1ms", on_error="side_output", partitions=2)
-    BUILDS[name](flow.source(dg.from_iterable(rows, TS_SCHEMA, time="ts", out_of_orderness="3ms"))).sink(dg.collect())
-    flow.errors.sink(dg.collect(name="errors"))
+    BUILDS[name](flow.source(dg.from_iterable(rows, TS_SCHEMA, time="ts", out_of_orderness="3ms"))).sink(dg.to_memory())
+    flow.errors.sink(dg.to_memory(name="errors"))
     return flow
 
 
@@ -76,7 +76,7 @@ def injected(flow: dg.Dataflow, seed: int, started: Counter[str]) -> Simulation:
 
 
 def outcome(simulation: Simulation) -> tuple[list[Any], list[Any]]:
-    return unordered(simulation.rows("collect")), unordered(simulation.rows("errors"))
+    return unordered(simulation.rows("to_memory")), unordered(simulation.rows("errors"))
 
 
 @pytest.mark.parametrize("name", BUILDS)
@@ -143,7 +143,7 @@ class HalfAway(Strategy):
 def test_a_barrier_that_a_strategy_starts_puts_the_state_together(starts_barriers: bool) -> None:
     flow = dg.Dataflow("gathered")
     source = dg.from_iterable([{"x": number, "ts": 100 * number} for number in range(40)], time="ts")
-    flow.source(source).process(Sums, {"known": int}).sink(dg.collect())
+    flow.source(source).process(Sums, {"known": int}).sink(dg.to_memory())
     simulation = run(flow, workers=2, rows_max=1, strategy=HalfAway(starts_barriers))
     assert simulation.elsewhere["process"] >= 15
     most = max(row["known"] for row in simulation.rows())

@@ -35,7 +35,7 @@ def _rows_of(name: str, moves: list[tuple[int, int, int]]) -> Rows:
 def joined(left: Rows, right: Rows, before: int, after: int, rows_max: int, lateness_ms: int = LATENESS_MS) -> Rows:
     flow = dg.Dataflow("join", watermark_every="1ms", partitions=2)
     times: dict[str, Any] = {"time": "ts", "out_of_orderness": f"{lateness_ms}ms"}
-    out = dg.collect()
+    out = dg.to_memory()
     one, other = (flow.source(dg.from_iterable(left, LEFT, **times)), flow.source(dg.from_iterable(right, RIGHT, **times)))
     one.join(other, on="id", within=(f"{before}ms", f"{after}ms")).sink(out)
     run_inline(flow, rows_max)

@@ -28,7 +28,7 @@ def joined(left: Rows, right: Rows, rows_max: int = 100, out_of_orderness: str =
     flow = dg.Dataflow("join", watermark_every="1ms", partitions=2)
     one = flow.source(dg.from_iterable(left, LEFT, time="ts", out_of_orderness=out_of_orderness))
     other = flow.source(dg.from_iterable(right, RIGHT, time="ts", out_of_orderness=out_of_orderness))
-    out = dg.collect()
+    out = dg.to_memory()
     one.join(other, on="id", **join).sink(out)
     run_inline(flow, rows_max)
     return out.rows
@@ -105,7 +105,7 @@ def test_a_part_of_a_key_that_is_null_is_no_key(how: Any) -> None:
     flow = dg.Dataflow("join")
     rows = [{"a": 1, "b": None, "ts": 1}, {"a": None, "b": "x", "ts": 1}, {"a": 1, "b": "x", "ts": 1}]
     one, other = (flow.source(dg.from_iterable(rows, schema, time="ts")) for _ in range(2))
-    out = dg.collect()
+    out = dg.to_memory()
     one.join(other, on=["a", "b"], window=dg.Tumbling("10ms"), how=how).sink(out)
     run_inline(flow)
     partners = {(row["a"], row["b"]): row.get("ts_right") for row in out.rows}
@@ -128,7 +128,7 @@ def test_not_a_number_equals_nothing_and_both_zeros_are_one(bounds: dict[str, An
         for numbers in ([float("nan"), 0.0, 1.5], [float("nan"), -0.0, 2.5])
     )
     one, other = (flow.source(source) for source in sources)
-    out = dg.collect()
+    out = dg.to_memory()
     one.join(other, on="x", **bounds).sink(out)
     run_inline(flow)
     assert [row["x"] for row in out.rows] == [0.0]
@@ -139,7 +139,7 @@ def test_a_join_in_windows_can_follow_windows_whose_columns_are_renamed() -> Non
     left = flow.source(dg.from_iterable([{"id": 1, "left": 5, "ts": 3}], LEFT, time="ts"))
     right = flow.source(dg.from_iterable([{"id": 1, "right": 5, "ts": 4}], RIGHT, time="ts"))
     counts = right.key_by("id").window(dg.Tumbling("10ms")).aggregate(n=dg.count())
-    out, semi = dg.collect(), dg.collect()
+    out, semi = dg.to_memory(), dg.to_memory()
     left.join(counts.rename(window_start="first", window_end="last"), on="id", window=dg.Tumbling("10ms")).sink(out)
     left.join(counts, on="id", window=dg.Tumbling("10ms"), how="semi").sink(semi)  # has no columns of the right side
     run_inline(flow)
@@ -155,7 +155,7 @@ def test_the_windows_of_a_join_of_times_in_seconds_are_as_fine_as_they_are_long(
         flow.source(dg.from_iterable([{"id": 1, "ts": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}], schema, time="ts"))
         for _ in range(2)
     )
-    out = dg.collect()
+    out = dg.to_memory()
     one.join(other, on="id", window=dg.Tumbling("400ms")).sink(out)
     run_inline(flow)
     (row,) = out.rows
@@ -208,7 +208,7 @@ def test_keys_may_have_different_names_and_widths() -> None:
     flow = dg.Dataflow("join")
     orders = flow.source(dg.from_iterable([{"seller": 1}, {"seller": 2}], pa.schema([("seller", pa.int32())])))
     people = flow.source(dg.from_iterable([{"id": 2, "name": "B"}, {"id": 1 << 40, "name": "C"}], {"id": int, "name": str}))
-    out = dg.collect()
+    out = dg.to_memory()
     orders.join(people, on={"seller": "id"}).sink(out)
     run_inline(flow)
     assert out.rows == [{"seller": 2, "id": 2, "name": "B"}]
@@ -225,7 +225,7 @@ def test_an_outer_join_of_keys_of_different_widths_keeps_both(one: pa.DataType, 
     right = flow.source(
         dg.from_iterable([{"id": 2, "ts": 0}, {"id": largest, "ts": 0}], pa.schema([("id", other), *fields]), time="ts")
     )
-    out = dg.collect()
+    out = dg.to_memory()
     left.join(right, on="id", window=dg.Tumbling("1s"), how="outer").sink(out)
     run_inline(flow)
     assert sorted(int(row["id"]) for row in out.rows) == [1, 2, largest]
@@ -235,7 +235,7 @@ def test_several_keys_must_all_be_equal() -> None:
     flow = dg.Dataflow("join")
     left = flow.source(dg.from_iterable([{"a": 1, "b": "x"}, {"a": 1, "b": "y"}]))
     right = flow.source(dg.from_iterable([{"a": 1, "b": "y", "c": 7}, {"a": 2, "b": "y", "c": 8}]))
-    out = dg.collect()
+    out = dg.to_memory()
     left.join(right, on=["a", "b"]).sink(out)
     run_inline(flow)
     assert out.rows == [{"a": 1, "b": "y", "c": 7}]
@@ -250,7 +250,7 @@ def test_windows_follow_a_window_join() -> None:
     flow = dg.Dataflow("join", watermark_every="1ms")
     left = flow.source(dg.from_iterable([{"id": 1, "left": ts, "ts": ts} for ts in range(40)], LEFT, time="ts"))
     right = flow.source(dg.from_iterable([{"id": 1, "right": ts, "ts": ts} for ts in range(40)], RIGHT, time="ts"))
-    out = dg.collect()
+    out = dg.to_memory()
     pairs = left.join(right, on="id", window=dg.Tumbling("5ms")).rename(window_start="from_", window_end="until")
     pairs.window(dg.Tumbling("10ms")).aggregate(n=dg.count()).sink(out)
     run_inline(flow, 1)

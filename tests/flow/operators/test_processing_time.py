@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import dirigo as dg
-from dirigo.flow.sinks.collect import Collected
+from dirigo.flow.sinks.memory import MemorySink
 from flow.flows import FakeClock, Running, collected, event
 
 ROWS = [event("a", 1, 0), event("b", 2, 0), event("a", 4, 0), event("a", 8, 0)]
 
 
-def started(window: dg.Tumbling | dg.Sliding) -> tuple[Running, FakeClock, Collected]:
+def started(window: dg.Tumbling | dg.Sliding) -> tuple[Running, FakeClock, MemorySink]:
     flow = dg.Dataflow("clock")
     stream = flow.source(dg.from_iterable(ROWS))
     out = collected(stream.key_by("key").window(window).aggregate(total=dg.sum("value")))
@@ -19,7 +19,7 @@ def started(window: dg.Tumbling | dg.Sliding) -> tuple[Running, FakeClock, Colle
     return Running(flow, clock), clock, out
 
 
-def seen(out: Collected) -> list[tuple[str, int, float, float]]:
+def seen(out: MemorySink) -> list[tuple[str, int, float, float]]:
     return sorted(
         (row["key"], row["total"], row["window_start"].timestamp(), row["window_end"].timestamp()) for row in out.rows
     )

@@ -99,7 +99,7 @@ def test_filter_drops_rows_for_which_the_condition_is_null() -> None:
 def test_split_sends_every_row_to_exactly_one_side(condition: Any, numbers: list[int | None], rows_max: int) -> None:
     flow = dg.Dataflow("split")
     yes, no = flow.source(dg.from_iterable([{"n": n} for n in numbers], {"n": int})).split(condition)
-    yes_out, no_out = dg.collect(), dg.collect()
+    yes_out, no_out = dg.to_memory(), dg.to_memory()
     yes.sink(yes_out)
     no.sink(no_out)
     run_inline(flow, rows_max)
@@ -116,8 +116,8 @@ def test_split_asks_its_function_once_per_row() -> None:
 
     flow = dg.Dataflow("split")
     yes, no = flow.source(dg.from_iterable(ROWS)).split(is_positive)
-    yes.sink(dg.collect())
-    no.sink(dg.collect())
+    yes.sink(dg.to_memory())
+    no.sink(dg.to_memory())
     run_inline(flow)
     assert asked == [1, -2, 3]
 

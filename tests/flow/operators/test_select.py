@@ -58,3 +58,45 @@ def test_map_batches_may_give_fewer_rows_and_columns_in_another_order_and_width(
         return pa.RecordBatch.from_arrays([kept.column("ts"), kept.column("value").cast(pa.int32())], ["ts", "value"])
 
     assert results(ROWS, lambda s: s.map_batches(small, {"value": int, "ts": int})) == [{"value": 2, "ts": 15}]
+
+
+def test_expressions_without_keywords_have_a_name_of_their_own_or_an_alias() -> None:
+    out = results(
+        ROWS[:1], lambda s: s.select(dg.col("key"), (dg.col("value") * 10).alias("tenfold"), dg.col("ts").cast(str), more=1)
+    )
+    assert out == [{"key": "a", "tenfold": 10, "ts": "0", "more": 1}]
+    out = results(ROWS[:1], lambda s: s.with_columns(dg.col("value").alias("copy"), (dg.col("value") + 1).alias("value")))
+    assert out == [{"key": "a", "value": 2, "ts": 0, "copy": 1}]
+
+
+def test_a_time_column_under_an_alias_stays_the_time() -> None:
+    out = results(
+        ROWS, lambda s: s.select("key", dg.col("ts").alias("at")).window(dg.Tumbling("10ms")).aggregate(n=dg.count())
+    )
+    assert [row["window_start"] for row in out] == [0, 10]
+
+
+@pytest.mark.parametrize("method", ["select", "with_columns", "key_by"])
+def test_an_expression_without_a_name_and_a_name_given_twice_are_refused(method: str) -> None:
+    stream = dg.Dataflow("odd").source(dg.from_iterable(ROWS))
+    with pytest.raises(dg.FlowError, match=r"'value \* 2' has no name; write \(value \* 2\)\.alias\('\.\.\.'\), or name="):
+        getattr(stream, method)(dg.col("value") * 2)
+    with pytest.raises(dg.FlowError, match="the column 'key' is named twice; name it once"):
+        getattr(stream, method)("key", key=dg.col("value"))
+    with pytest.raises(dg.FlowError, match="takes names of columns and expressions, not 7"):
+        getattr(stream, method)(7)
+    with pytest.raises(dg.FlowError, match="alias of 'value': give the column a name"):
+        dg.col("value").alias("")
+
+
+def test_a_key_may_be_computed() -> None:
+    rows = [event("a", value, value) for value in range(6)]
+
+    def build(s: dg.Stream) -> dg.Stream:
+        return s.key_by("key", odd=dg.col("value") % 2).aggregate(dg.count().alias("n"), total=dg.sum("value"))
+
+    assert results(rows, build) == [{"key": "a", "odd": 0, "n": 3, "total": 6}, {"key": "a", "odd": 1, "n": 3, "total": 9}]
+    doubled = results(rows, lambda s: s.key_by((dg.col("value") // 3).alias("third")).aggregate(n=dg.count()))
+    assert doubled == [{"third": 0, "n": 3}, {"third": 1, "n": 3}]
+    with pytest.raises(dg.FlowError, match="there is a column 'value' already; give the computed key another name"):
+        results(rows, lambda s: s.key_by(value=dg.col("value") % 2).aggregate(n=dg.count()))

@@ -67,7 +67,7 @@ def test_rows_exactly_a_gap_apart_are_in_one_session(rows_max: int) -> None:
 def with_late(rows: Rows, gap: int, lateness: str = "0ms", rows_max: int = 1) -> tuple[Rows, Rows]:
     flow = dg.Dataflow("late", watermark_every="1ms")
     result = aggregated(flow.source(dg.from_iterable(rows, TS_SCHEMA, time="ts")), gap, lateness)
-    out, late = dg.collect(), dg.collect()
+    out, late = dg.to_memory(), dg.to_memory()
     result.sink(out)
     result.late.sink(late)
     run_inline(flow, rows_max)

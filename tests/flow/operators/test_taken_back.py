@@ -29,7 +29,7 @@ class Nested(dg.Function):
 
 def test_what_runs_alone_again_emits_after_what_was_emitted_before() -> None:
     flow = dg.Dataflow("nested")
-    flow.source(dg.from_iterable([{"x": 0}])).process(Nested, X).sink(dg.collect())
+    flow.source(dg.from_iterable([{"x": 0}])).process(Nested, X).sink(dg.to_memory())
     assert [row["x"] for row in run(flow).rows()] == [1, 2, 3]
 
 
@@ -60,7 +60,7 @@ class Count(dg.Function):
 def test_a_critical_message_from_running_alone_again_is_behind_the_rows_before_it() -> None:
     for options in ({}, *({"workers": 3, "chaos": True, "seed": seed} for seed in range(10))):
         flow = dg.Dataflow("then")
-        flow.source(dg.from_iterable([{"x": 0}])).process(Then, X).process(Count, X).sink(dg.collect())
+        flow.source(dg.from_iterable([{"x": 0}])).process(Then, X).process(Count, X).sink(dg.to_memory())
         assert [row["x"] for row in run(flow, **options).rows()] == [1]  # type: ignore[arg-type]
 
 
@@ -110,8 +110,8 @@ class Tells(dg.Function):
 def test_a_call_that_raises_leaves_nothing_behind(what: str, rows_max: int) -> None:
     flow = dg.Dataflow("raising", on_error="side_output")
     rows = flow.source(dg.from_iterable([{"x": number} for number in range(8)])).process(Raising(what), X)
-    rows.process(Tells, X).sink(dg.collect(name="out"))
-    flow.errors.sink(dg.collect(name="errors"))
+    rows.process(Tells, X).sink(dg.to_memory(name="out"))
+    flow.errors.sink(dg.to_memory(name="errors"))
     done = run(flow, rows_max=rows_max)
     assert [row["x"] for row in done.rows("out")] == [0, 1, 2, 3, 4, 6, 7]
     assert len(done.rows("errors")) == 2

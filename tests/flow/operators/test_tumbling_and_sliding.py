@@ -83,7 +83,7 @@ def test_windows_have_the_type_of_the_time_column_or_milliseconds(unit: str, zon
     seconds = pa.array([100, 105, 111], pa.timestamp("s", zone)).cast(kind)
     batch = pa.RecordBatch.from_arrays([seconds], ["at"])
     flow = dg.Dataflow("typed")
-    out = dg.collect()
+    out = dg.to_memory()
     flow.source(dg.from_iterable([batch], time="at")).window(dg.Tumbling("10s")).aggregate(n=dg.count()).sink(out)
     run_inline(flow)
     assert out.table.schema.field("window_end").type == bounds
@@ -97,7 +97,7 @@ def test_python_datetimes_are_times() -> None:
     start = datetime(2024, 1, 1, tzinfo=UTC)
     rows = [{"at": start + timedelta(seconds=seconds)} for seconds in (0, 59, 60)]
     flow = dg.Dataflow("datetimes")
-    out = dg.collect()
+    out = dg.to_memory()
     flow.source(dg.from_iterable(rows, time="at")).window(dg.Tumbling("1m")).aggregate(n=dg.count()).sink(out)
     run_inline(flow)
     assert out.rows == [
@@ -138,7 +138,7 @@ def late_flow(rows: Rows, window: Any, lateness: str = "0ms") -> tuple[Rows, Row
     flow = dg.Dataflow("late", watermark_every="1ms")
     stream = flow.source(dg.from_iterable(rows, TS_SCHEMA, time="ts"))
     result = stream.key_by("key").window(window, allowed_lateness=lateness).aggregate(n=dg.count(), total=dg.sum("value"))
-    out, late = dg.collect(), dg.collect()
+    out, late = dg.to_memory(), dg.to_memory()
     result.sink(out)
     result.late.sink(late)
     run_inline(flow, 1)
@@ -211,8 +211,8 @@ def test_late_rows_can_be_worked_with_like_any_others() -> None:
     flow = dg.Dataflow("late", watermark_every="1ms")
     stream = flow.source(dg.from_iterable([event("a", 1, 50), event("b", 2, 3)], time="ts"))
     result = stream.key_by("key").window(dg.Tumbling("10ms")).aggregate(n=dg.count())
-    out = dg.collect()
+    out = dg.to_memory()
     result.late.map(lambda row: {"text": row.key * row.value}, {"text": str}).sink(out)
-    result.sink(dg.collect())
+    result.sink(dg.to_memory())
     run_inline(flow, 1)
     assert out.rows == [{"text": "bb"}]

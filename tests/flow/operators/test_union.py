@@ -9,7 +9,7 @@ from flow.flows import TS_SCHEMA, event, results, run_inline, unordered
 def test_a_union_has_all_rows_of_all_streams() -> None:
     flow = dg.Dataflow("union")
     first, second, third = (flow.source(dg.from_iterable([event(key, 1, 0)])) for key in "abc")
-    out = dg.collect()
+    out = dg.to_memory()
     first.union(second, third).sink(out)
     run_inline(flow)
     assert unordered(out.rows) == unordered([event(key, 1, 0) for key in "abc"])
@@ -39,7 +39,7 @@ def test_windows_behind_a_union_count_the_rows_of_all_streams() -> None:
     flow = dg.Dataflow("union", watermark_every="1ms")
     early = flow.source(dg.from_iterable([event("a", 1, ts) for ts in range(0, 30, 2)], time="ts"))
     other = flow.source(dg.from_iterable([event("a", 1, ts) for ts in range(1, 30, 2)], time="ts"))
-    out = dg.collect()
+    out = dg.to_memory()
     early.union(other).key_by("key").window(dg.Tumbling("10ms")).aggregate(n=dg.count()).sink(out)
     run_inline(flow, 1)
     assert [(row["window_start"], row["n"]) for row in out.rows] == [(0, 10), (10, 10), (20, 10)]

@@ -95,7 +95,7 @@ class _Generator:
             is_last = made is self.pool[-1]
             if is_last or self.rng.random() < 0.3 or made.stream.output.node not in live_nodes(self.result.flow):
                 name = f"out{number}"
-                made.stream.sink(dg.collect(name=name))
+                made.stream.sink(dg.to_memory(name=name))
                 self.result.expected[name] = made
 
     def _add(self, made: Made, what: str) -> None:

@@ -40,7 +40,7 @@ class LateFlow:
         make = rng.choice([_windows, _sessions, _once, _updates, _near, _together])
         self.every_row_counts_once = False  # in a result or as a late row
         self.described = make.__name__.strip("_")
-        make(self, self.flow.source(source), rng).sink(dg.collect(name="results"))
+        make(self, self.flow.source(source), rng).sink(dg.to_memory(name="results"))
         self._rows_max = rng.choice([1, 5, 20])
 
     def in_sequence(self) -> Simulation:
@@ -101,7 +101,7 @@ def _together(late_flow: LateFlow, stream: dg.Stream, rng: Random) -> dg.Stream:
 
 
 def _with_late_rows(stream: dg.Stream) -> dg.Stream:
-    stream.late.sink(dg.collect(name="late"))
+    stream.late.sink(dg.to_memory(name="late"))
     return stream
 
 

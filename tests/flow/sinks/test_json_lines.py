@@ -13,7 +13,7 @@ import pytest
 
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sinks import to_json_lines
-from dirigo.flow.sources import json_lines
+from dirigo.flow.sources import from_json_lines
 
 SCHEMA = pa.schema(
     [
@@ -68,7 +68,7 @@ def test_rows_come_back_as_they_went(tmp_path: Path) -> None:
     writer = to_json_lines(tmp_path).open(SCHEMA, 0)
     writer.write(batch)
     writer.close()
-    (split,) = json_lines(tmp_path, SCHEMA).splits(1)
+    (split,) = from_json_lines(tmp_path, SCHEMA).splits(1)
     piece = split.read(1000)
     assert piece is not None
     assert list(piece.bad) == []

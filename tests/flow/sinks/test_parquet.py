@@ -11,7 +11,7 @@ import pytest
 
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sinks import to_parquet
-from dirigo.flow.sources import parquet
+from dirigo.flow.sources import from_parquet
 
 SCHEMA = pa.schema([("n", pa.int64()), ("at", pa.timestamp("ms", "UTC")), ("tags", pa.list_(pa.string()))])
 
@@ -37,7 +37,7 @@ def test_rows_come_back_as_they_went(tmp_path: Path) -> None:
         writer.close()
         writer.close()
     assert names_in(folder) == ["part-0-00000.parquet", "part-1-00000.parquet"]
-    source = parquet(folder, time="at")
+    source = from_parquet(folder, time="at")
     assert source.schema == SCHEMA
     rows: list[dict[str, Any]] = []
     (split,) = source.splits(1)
@@ -65,7 +65,7 @@ def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     writer.flush()
     assert names_in(tmp_path) == [".part-0-00000.parquet.tmp"]
     with pytest.raises(FlowError, match="there are no files"):
-        parquet(tmp_path)
+        from_parquet(tmp_path)
     writer.write(batch(70_000, 30_000))
     assert names_in(tmp_path) == ["part-0-00000.parquet"]
     writer.close()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.sources import BadRow, Source, Split, json_lines
+from dirigo.flow.sources import BadRow, Source, Split, from_json_lines
 from dirigo.flow.sources.files.line_blocks import BLOCK_BYTES, LINE_LIMIT_BYTES
 
 
@@ -39,9 +39,9 @@ def read_all(source: Source, rows_max: int = 1000) -> tuple[list[dict[str, Any]]
 def test_columns_and_types_are_worked_out(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"a": 1, "b": "x", "c": null}\n{"a": "two"}\nno json\n{"a": 3, "b": "z"}')
     with pytest.raises(FlowError, match="cannot be worked out"):
-        json_lines(tmp_path)
+        from_json_lines(tmp_path)
     (tmp_path / "a.jsonl").write_text('{"a": 1, "b": "x", "c": null}\nno json\nnull\n{"a": 2, "b": "y"}')
-    source = json_lines(tmp_path / "a.jsonl")
+    source = from_json_lines(tmp_path / "a.jsonl")
     assert source.schema == pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.string())])
     rows, bad = read_all(source)
     assert rows == [{"a": 1, "b": "x", "c": None}, {"a": 2, "b": "y", "c": None}]
@@ -66,7 +66,7 @@ def test_all_types_that_json_has_no_form_for(tmp_path: Path) -> None:
         "tags": list[str],
         "place": pa.struct([("x", pa.int64()), ("since", pa.date32())]),
     }
-    rows, bad = read_all(json_lines(tmp_path, schema, time="at"))
+    rows, bad = read_all(from_json_lines(tmp_path, schema, time="at"))
     assert bad == []
     assert rows[0] == {
         "at": datetime(2026, 1, 2, 3, 4, 5, 678000, UTC),
@@ -97,7 +97,7 @@ def test_lines_that_do_not_fit_are_bad_rows_with_their_place(tmp_path: Path) -> 
         '{"raw": "Y"}',
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
-    rows, bad = read_all(json_lines(tmp_path, {"a": int, "b": str, "raw": bytes}))
+    rows, bad = read_all(from_json_lines(tmp_path, {"a": int, "b": str, "raw": bytes}))
     assert [(row["a"], row["b"]) for row in rows] == [(1, "x"), (7, "} null")]
     assert {int(each.error.split(" line ")[1].split(":")[0]) for each in bad} == {2, 3, 5, 6, 7, 8, 9, 10, 12, 13, 14}
     assert len(bad) == 11
@@ -107,15 +107,15 @@ def test_lines_that_do_not_fit_are_bad_rows_with_their_place(tmp_path: Path) -> 
 
 def test_an_object_must_be_on_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"a":\n1}\n{"a": 2}\n')
-    rows, bad = read_all(json_lines(tmp_path, {"a": int}))
+    rows, bad = read_all(from_json_lines(tmp_path, {"a": int}))
     assert rows == [{"a": 2}]
     assert len(bad) == 2
 
 
 def test_a_missing_field_is_null_or_bad_as_the_schema_says(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
-    assert read_all(json_lines(tmp_path, {"a": int})) == ([{"a": 1}, {"a": None}], [])
-    rows, bad = read_all(json_lines(tmp_path, pa.schema([pa.field("a", pa.int64(), nullable=False)])))
+    assert read_all(from_json_lines(tmp_path, {"a": int})) == ([{"a": 1}, {"a": None}], [])
+    rows, bad = read_all(from_json_lines(tmp_path, pa.schema([pa.field("a", pa.int64(), nullable=False)])))
     assert rows == [{"a": 1}]
     assert [each.row for each in bad] == ['{"b": 2}']
     assert bad[0].error == "json_lines, a.jsonl, line 2: the column 'a' has no value."
@@ -125,7 +125,7 @@ def test_a_huge_line_is_a_bad_row_and_the_lines_around_it_come(tmp_path: Path) -
     with (tmp_path / "a.jsonl").open("wb") as file:
         file.write(b'{"a": "' + b"9" * (LINE_LIMIT_BYTES + 3 * BLOCK_BYTES) + b'"}\n{"a": "y"}\n')
         file.write(b'{"a": "' + b"9" * (2 * BLOCK_BYTES) + b'"}\n{"a": "z"}\n')
-    rows, bad = read_all(json_lines(tmp_path, {"a": str}))
+    rows, bad = read_all(from_json_lines(tmp_path, {"a": str}))
     assert [len(row["a"]) for row in rows] == [1, 2 * BLOCK_BYTES, 1]
     assert [each.error.split(":")[0] for each in bad] == ["json_lines, a.jsonl, line 1"]
 
@@ -139,7 +139,7 @@ def test_every_line_comes_out_once_good_or_bad(tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.mktemp("lines")
     text = "".join(f'{{"a": {line}}}\n' if isinstance(line, int) else line + "\n" for line in lines)
     (folder / "a.jsonl").write_text(text)
-    rows, bad = read_all(json_lines(folder, {"a": int}), rows_max=7)
+    rows, bad = read_all(from_json_lines(folder, {"a": int}), rows_max=7)
     assert [row["a"] for row in rows] == [line for line in lines if isinstance(line, int)]
     assert sorted(each.row for each in bad) == sorted(line for line in lines if isinstance(line, str))
 
@@ -148,7 +148,7 @@ def test_every_line_comes_out_once_good_or_bad(tmp_path_factory: pytest.TempPath
 def test_splits_cover_every_file_exactly_once(tmp_path: Path, wanted: int) -> None:
     for number in range(5):
         (tmp_path / f"{number}.jsonl").write_text("".join(f'{{"n": {number * 10 + each}}}\n' for each in range(10)))
-    splits = json_lines(tmp_path).splits(wanted)
+    splits = from_json_lines(tmp_path).splits(wanted)
     assert len(splits) == min(wanted, 5)
     assert sorted(row["n"] for split in splits for row in read_split(split, 3)[0]) == list(range(50))
 
@@ -156,14 +156,14 @@ def test_splits_cover_every_file_exactly_once(tmp_path: Path, wanted: int) -> No
 def test_empty_files_give_no_rows(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("")
     (tmp_path / "b.jsonl").write_text("\n\n")
-    assert read_all(json_lines(tmp_path, {"a": int})) == ([], [])
+    assert read_all(from_json_lines(tmp_path, {"a": int})) == ([], [])
     with pytest.raises(FlowError, match="give schema="):
-        json_lines(tmp_path)
+        from_json_lines(tmp_path)
 
 
 def test_what_cannot_be_read_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(FlowError, match="there is no file or folder"):
-        json_lines(tmp_path / "missing")
+        from_json_lines(tmp_path / "missing")
     (tmp_path / "a.jsonl").write_text("{}\n")
     with pytest.raises(FlowError, match="bytes inside"):
-        json_lines(tmp_path, {"a": list[bytes]})
+        from_json_lines(tmp_path, {"a": list[bytes]})

@@ -61,7 +61,7 @@ def test_a_row_without_a_valid_time_holds_nobody_up() -> None:
 def test_virtual_time_goes_at_the_pace_of_event_time() -> None:
     flow = dg.Dataflow("hour")
     source = dg.paced(dg.from_iterable([{"at": 60_000 * minute} for minute in range(61)], time="at"), speed=2)
-    flow.source(source).sink(dg.collect())
+    flow.source(source).sink(dg.to_memory())
     simulation = Simulation(flow)
     simulation.advance("10m")
     assert len(simulation.rows()) == 20  # the one that is due now is on its way

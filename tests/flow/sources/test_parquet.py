@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.sources import Split, parquet
+from dirigo.flow.sources import Split, from_parquet
 
 
 def write(path: Path, first: int, count: int) -> None:
@@ -31,7 +31,7 @@ def numbers_of(split: Split, rows_max: int = 5) -> list[int]:
 
 def test_one_file_is_read_in_small_pieces(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", 0, 23)
-    source = parquet(tmp_path / "a.parquet")
+    source = from_parquet(tmp_path / "a.parquet")
     assert source.schema == pa.schema([("n", pa.int64()), ("text", pa.string())])
     (split,) = source.splits(4)
     assert numbers_of(split) == list(range(23))
@@ -39,7 +39,7 @@ def test_one_file_is_read_in_small_pieces(tmp_path: Path) -> None:
 
 def test_pieces_may_become_smaller_while_reading(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", 0, 20)
-    (split,) = parquet(str(tmp_path)).splits(1)
+    (split,) = from_parquet(str(tmp_path)).splits(1)
     first = split.read(10)
     assert first is not None
     assert first.rows.column("n").to_pylist() + numbers_of(split, 3) == list(range(20))
@@ -49,7 +49,7 @@ def test_pieces_may_become_smaller_while_reading(tmp_path: Path) -> None:
 def test_splits_cover_every_file_exactly_once(tmp_path: Path, wanted: int) -> None:
     for number in range(5):
         write(tmp_path / f"part-{number}.parquet", number * 10, 10)
-    splits = parquet(tmp_path).splits(wanted)
+    splits = from_parquet(tmp_path).splits(wanted)
     assert len(splits) == min(wanted, 5)
     found = [numbers_of(split) for split in splits]
     assert sorted(number for each in found for number in each) == list(range(50))
@@ -62,50 +62,50 @@ def test_hidden_files_are_skipped_and_folders_below_are_read(tmp_path: Path) -> 
     write(tmp_path / ".hidden.parquet", 100, 3)
     write(tmp_path / "_unfinished" / "a.parquet", 200, 3)
     (tmp_path / "_SUCCESS").write_text("")
-    (split,) = parquet(tmp_path).splits(2)
+    (split,) = from_parquet(tmp_path).splits(2)
     assert numbers_of(split) == [0, 1, 2]
 
 
 def test_only_the_named_columns_are_read(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", 0, 3)
-    source = parquet(tmp_path, columns=["text"])
+    source = from_parquet(tmp_path, columns=["text"])
     (split,) = source.splits(1)
     piece = split.read(10)
     assert piece is not None
     assert piece.rows.to_pylist() == [{"text": "0"}, {"text": "1"}, {"text": "2"}]
     split.close()
     with pytest.raises(FlowError, match="did you mean 'text'"):
-        parquet(tmp_path, columns=["txt"])
+        from_parquet(tmp_path, columns=["txt"])
     with pytest.raises(FlowError, match="no column 'n'"):
-        parquet(tmp_path, columns=["text"], time="n")
+        from_parquet(tmp_path, columns=["text"], time="n")
 
 
 def test_a_file_without_rows_gives_none(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", 0, 0)
-    (split,) = parquet(tmp_path).splits(1)
+    (split,) = from_parquet(tmp_path).splits(1)
     assert numbers_of(split) == []
 
 
 def test_wrong_places_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(FlowError, match="there is no file or folder"):
-        parquet(tmp_path / "missing")
+        from_parquet(tmp_path / "missing")
     with pytest.raises(FlowError, match="there are no files"):
-        parquet(tmp_path)
+        from_parquet(tmp_path)
     (tmp_path / "a.parquet").write_text("no parquet")
     with pytest.raises(FlowError, match=r"a.parquet' is no readable Parquet file"):
-        parquet(tmp_path)
+        from_parquet(tmp_path)
 
 
 def test_files_with_other_columns_are_refused_at_once(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", 0, 3)
     pq.write_table(pa.table({"n": ["x"], "text": ["y"]}), tmp_path / "b.parquet")
     with pytest.raises(FlowError, match=r"'n' has type string in .*b.parquet' but int64"):
-        parquet(tmp_path)
+        from_parquet(tmp_path)
 
 
 def test_closing_early_ends_the_split(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", 0, 20)
-    (split,) = parquet(tmp_path).splits(1)
+    (split,) = from_parquet(tmp_path).splits(1)
     split.read(3)
     split.close()
     split.close()
@@ -119,7 +119,7 @@ def test_a_large_row_group_is_not_read_at_once(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=count, compression="none", use_dictionary=False)
     del table
     before = pa.total_allocated_bytes()
-    (split,) = parquet(tmp_path).splits(1)
+    (split,) = from_parquet(tmp_path).splits(1)
     peak = 0
     while not split.ended:
         split.read(4096)

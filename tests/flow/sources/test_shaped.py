@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dirigo as dg
 from dirigo import FlowError
-from dirigo.flow.sources import Source, SourceBatch, Split, from_iterable, generator, paced, shaped
+from dirigo.flow.sources import Source, SourceBatch, Split, from_generator, from_iterable, paced, shaped
 from dirigo.flow.sources import load_shapes as loads
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.testing import Simulation, run
@@ -85,7 +85,7 @@ def test_no_row_comes_before_its_time_and_all_come_in_the_end(
     load: loads.Load, total: int, block: int, rows_max: int, splits: int, skew: float, steps: list[float]
 ) -> None:
     clock = Clock()
-    source = shaped(generator(numbers, {"n": int}, total, block=block), load, skew=skew)
+    source = shaped(from_generator(numbers, {"n": int}, total, block=block), load, skew=skew)
     found = opened(source, clock, splits)
     rows: list[list[int]] = [[] for _ in found]
     for step in [0.0, *steps, 1e9]:
@@ -113,7 +113,7 @@ def test_no_row_comes_before_its_time_and_all_come_in_the_end(
 
 def test_each_piece_says_exactly_when_its_oldest_row_was_due() -> None:
     clock = Clock()
-    (split,) = opened(shaped(generator(numbers, {"n": int}, 1_000), loads.constant(100)), clock)
+    (split,) = opened(shaped(from_generator(numbers, {"n": int}, 1_000), loads.constant(100)), clock)
     seen = []
     for now_s, rows_max in ((0.0, 1_000), (0.005, 1_000), (0.01, 1_000), (0.255, 10), (0.3, 10)):
         clock.now_s = BEGAN_S + now_s
@@ -131,7 +131,7 @@ def test_each_piece_says_exactly_when_its_oldest_row_was_due() -> None:
 
 def test_splits_with_equal_shares_take_turns() -> None:
     clock = Clock()
-    splits = opened(shaped(generator(numbers, {"n": int}, block=1), loads.trace([5, 0, 4])), clock, 3)
+    splits = opened(shaped(from_generator(numbers, {"n": int}, block=1), loads.trace([5, 0, 4])), clock, 3)
     came = []
     for tick in range(61):
         clock.now_s = BEGAN_S + tick / 20
@@ -144,7 +144,7 @@ def test_splits_with_equal_shares_take_turns() -> None:
 @pytest.mark.parametrize("skew", [0.0, 0.5, 1.0, 3.0])
 def test_shares_follow_zipf(skew: float) -> None:
     clock = Clock()
-    splits = opened(shaped(generator(numbers, {"n": int}), loads.constant("1k/s"), skew=skew), clock, 4)
+    splits = opened(shaped(from_generator(numbers, {"n": int}), loads.constant("1k/s"), skew=skew), clock, 4)
     counts = [len(read_due(split)) for split in splits]
     clock.now_s += 100
     counts = [count + len(read_due(split)) for count, split in zip(counts, splits, strict=True)]
@@ -155,7 +155,7 @@ def test_shares_follow_zipf(skew: float) -> None:
 
 def test_the_source_ends_with_its_trace() -> None:
     clock = Clock()
-    endless = generator(numbers, {"n": int})
+    endless = from_generator(numbers, {"n": int})
     source = shaped(endless, loads.trace([2, 3, 0]))
     assert source.is_bounded
     assert not shaped(endless, loads.trace([2, 3, 0], repeat=True)).is_bounded
@@ -172,7 +172,7 @@ def test_the_source_ends_with_its_trace() -> None:
 
 def test_a_reader_that_is_late_still_gives_all_that_was_due() -> None:
     clock = Clock()
-    (split,) = opened(shaped(generator(numbers, {"n": int}, block=10), loads.trace([100])), clock)
+    (split,) = opened(shaped(from_generator(numbers, {"n": int}, block=10), loads.trace([100])), clock)
     assert read_due(split) == [0]
     clock.now_s += 1_000
     assert read_due(split, rows_max=7) == list(range(1, 100))
@@ -207,7 +207,7 @@ def test_a_source_that_gives_nothing_ends_with_its_trace_too() -> None:
 
 def test_bad_rows_have_a_place_in_the_load_like_all_others() -> None:
     clock = Clock()
-    source = shaped(generator(every_third_is_bad, {"n": int}, 30, block=15), loads.constant(10))
+    source = shaped(from_generator(every_third_is_bad, {"n": int}, 30, block=15), loads.constant(10))
     (split,) = opened(source, clock)
     good, bad = 0, 0
     for tick in range(30):
@@ -255,7 +255,7 @@ def test_what_a_piece_says_of_time_holds_behind_its_last_row() -> None:
 
 
 def test_a_closed_split_has_ended() -> None:
-    (split,) = opened(shaped(generator(numbers, {"n": int}), loads.constant(1)), Clock())
+    (split,) = opened(shaped(from_generator(numbers, {"n": int}), loads.constant(1)), Clock())
     assert read_due(split) == [0]
     split.close()
     assert split.ended
@@ -264,8 +264,8 @@ def test_a_closed_split_has_ended() -> None:
 
 def test_a_flow_takes_as_long_as_its_load_in_virtual_time() -> None:
     flow = dg.Dataflow("trace")
-    rows = flow.source(dg.shaped(dg.generator(numbers, {"n": int}), dg.loads.trace([20, 0, 50, 0])), splits=2)
-    rows.window(dg.Tumbling("1s", time="processing")).aggregate(n=dg.count()).sink(dg.collect())
+    rows = flow.source(dg.shaped(dg.from_generator(numbers, {"n": int}), dg.loads.trace([20, 0, 50, 0])), splits=2)
+    rows.window(dg.Tumbling("1s", time="processing")).aggregate(n=dg.count()).sink(dg.to_memory())
     done = run(flow, workers=2)
     assert [row["n"] for row in done.rows()] == [20, 50]
     assert done.now_s == pytest.approx(4.0, abs=0.01)
@@ -273,7 +273,7 @@ def test_a_flow_takes_as_long_as_its_load_in_virtual_time() -> None:
 
 def test_a_fast_load_is_kept_up_with_in_virtual_time() -> None:
     flow = dg.Dataflow("fast")
-    flow.source(dg.shaped(dg.generator(numbers, {"n": int}, block=500), dg.loads.trace([200_000]))).sink(dg.collect())
+    flow.source(dg.shaped(dg.from_generator(numbers, {"n": int}, block=500), dg.loads.trace([200_000]))).sink(dg.to_memory())
     done = run(flow, rows_max=100)
     assert done.table().column("n").to_pylist() == list(range(200_000))
     assert done.now_s == pytest.approx(1.0, abs=0.03)
@@ -283,7 +283,7 @@ def test_time_goes_with_the_load_and_not_with_event_time() -> None:
     rows = [{"at": hour * 3_600_000} for hour in range(20)]
     flow = dg.Dataflow("hours")
     source = dg.shaped(dg.from_iterable(rows, time="at"), dg.loads.constant(10))
-    flow.source(source).window(dg.Tumbling("1h")).aggregate(n=dg.count()).sink(dg.collect())
+    flow.source(source).window(dg.Tumbling("1h")).aggregate(n=dg.count()).sink(dg.to_memory())
     simulation = Simulation(flow)
     simulation.advance("950ms")
     assert len(simulation.rows()) == 9  # the tenth window is open
@@ -295,8 +295,8 @@ def test_time_goes_with_the_load_and_not_with_event_time() -> None:
 def test_the_same_run_comes_out_of_a_flow_that_was_sent() -> None:
     flow = dg.Dataflow("sent")
     load = dg.loads.pareto(200, 1.3, every="100ms", seed=4)
-    rows = flow.source(dg.shaped(dg.generator(numbers, {"n": int}, 1_000), load, skew=1), splits=2)
-    rows.window(dg.Tumbling("500ms", time="processing")).aggregate(n=dg.count()).sink(dg.collect())
+    rows = flow.source(dg.shaped(dg.from_generator(numbers, {"n": int}, 1_000), load, skew=1), splits=2)
+    rows.window(dg.Tumbling("500ms", time="processing")).aggregate(n=dg.count()).sink(dg.to_memory())
     here, there, chaos = run(flow), run(cloudpickle.loads(cloudpickle.dumps(flow))), run(flow, workers=2, chaos=True)
     assert here.rows() == there.rows()
     assert here.now_s == there.now_s
@@ -306,7 +306,7 @@ def test_the_same_run_comes_out_of_a_flow_that_was_sent() -> None:
 def test_a_source_with_two_paces_keeps_to_both() -> None:
     rows = [{"at": second * 1_000} for second in range(5)]
     flow = dg.Dataflow("both")
-    flow.source(shaped(paced(from_iterable(rows, time="at")), loads.constant(100))).sink(dg.collect())
+    flow.source(shaped(paced(from_iterable(rows, time="at")), loads.constant(100))).sink(dg.to_memory())
     simulation = Simulation(flow)
     simulation.advance("2500ms")
     assert len(simulation.rows()) == 3
@@ -316,12 +316,12 @@ def test_a_source_with_two_paces_keeps_to_both() -> None:
 @pytest.mark.parametrize("skew", [-1, 11, float("nan"), "much", True])
 def test_a_skew_that_makes_no_sense_is_refused(skew: Any) -> None:
     with pytest.raises(FlowError, match=r"generator: a skew of .* makes no sense; give a number from 0 to 10"):
-        shaped(generator(numbers, {"n": int}), loads.constant(1), skew=skew)
+        shaped(from_generator(numbers, {"n": int}), loads.constant(1), skew=skew)
 
 
 def test_what_is_no_load_is_refused() -> None:
     with pytest.raises(FlowError, match=r"generator: '10/s' is no load; take one of dg.loads"):
-        shaped(generator(numbers, {"n": int}), "10/s")  # type: ignore[arg-type]
+        shaped(from_generator(numbers, {"n": int}), "10/s")  # type: ignore[arg-type]
 
 
 def test_rows_that_are_pushed_cannot_be_held_back() -> None:

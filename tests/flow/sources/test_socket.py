@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.sources import BadRow, Split, socket_lines
+from dirigo.flow.sources import BadRow, Split, from_socket
 from dirigo.flow.sources.socket import LINE_LIMIT_BYTES
 
 
@@ -44,7 +44,7 @@ def read_to_end(split: Split, rows_max: int = 1000) -> tuple[list[dict[str, Any]
 
 
 def split_to(server: socket.socket, **options: Any) -> Split:
-    (split,) = socket_lines("127.0.0.1", server.getsockname()[1], **options).splits(4)
+    (split,) = from_socket("127.0.0.1", server.getsockname()[1], **options).splits(4)
     return split
 
 
@@ -138,7 +138,7 @@ def test_a_lost_connection_is_an_error_after_the_lines_that_came(server: socket.
 def test_a_server_that_is_not_there_is_named(server: socket.socket) -> None:
     port = server.getsockname()[1]
     server.close()
-    (split,) = socket_lines("127.0.0.1", port, name="ticks").splits(1)
+    (split,) = from_socket("127.0.0.1", port, name="ticks").splits(1)
     with pytest.raises(FlowError, match=rf"ticks \(127.0.0.1:{port}\): the server cannot be reached \(connection refused\)"):
         read_to_end(split)
 
@@ -163,7 +163,7 @@ def test_a_server_that_does_not_answer_is_given_up() -> None:
 
 def test_a_port_that_is_none_is_refused() -> None:
     with pytest.raises(FlowError, match="70000 is no port"):
-        socket_lines("localhost", 70000)
+        from_socket("localhost", 70000)
 
 
 def test_closing_early_leaves_nothing_open(server: socket.socket) -> None:

@@ -12,7 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.sources import Source, csv, from_iterable, generator, json_lines, paced, parquet, shaped, socket_lines
+from dirigo.flow.sources import (
+    Source,
+    from_csv,
+    from_generator,
+    from_iterable,
+    from_json_lines,
+    from_parquet,
+    from_socket,
+    paced,
+    shaped,
+)
 from dirigo.flow.sources import load_shapes as loads
 
 
@@ -26,10 +36,10 @@ def bounded_sources(tmp_path: Path) -> list[Source]:
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     return [
-        csv(tmp_path / "a.csv"),
-        json_lines(tmp_path / "a.jsonl"),
-        parquet(tmp_path / "a.parquet"),
-        generator(ones, {"a": int}, 1),
+        from_csv(tmp_path / "a.csv"),
+        from_json_lines(tmp_path / "a.jsonl"),
+        from_parquet(tmp_path / "a.parquet"),
+        from_generator(ones, {"a": int}, 1),
         from_iterable([{"a": 1}]),
         paced(from_iterable([{"a": 1}], time="a")),
         shaped(from_iterable([{"a": 1}]), loads.constant("1k/s")),
@@ -41,7 +51,7 @@ def test_a_source_and_a_fresh_split_can_be_sent_to_another_process(bounded_sourc
         for split in (pickle.loads(pickle.dumps(source)).splits(1)[0], pickle.loads(pickle.dumps(source.splits(1)[0]))):
             assert split.read(10).rows.to_pylist() == [{"a": 1}], source
             split.close()
-    assert pickle.loads(pickle.dumps(socket_lines("localhost", 9))).port == 9
+    assert pickle.loads(pickle.dumps(from_socket("localhost", 9))).port == 9
 
 
 def test_a_split_says_when_it_has_ended_and_stays_so(bounded_sources: list[Source]) -> None:
@@ -55,7 +65,7 @@ def test_a_split_says_when_it_has_ended_and_stays_so(bounded_sources: list[Sourc
 
 
 def test_every_source_refuses_what_makes_no_sense(bounded_sources: list[Source]) -> None:
-    for source in [*bounded_sources, socket_lines("localhost", 9)]:
+    for source in [*bounded_sources, from_socket("localhost", 9)]:
         with pytest.raises(FlowError, match="at least one"):
             source.splits(0)
     with pytest.raises(FlowError, match="name that is not empty"):

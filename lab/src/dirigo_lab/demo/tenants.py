@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dirigo import SLO, Dataflow, discard, shaped, to_parquet
+from dirigo import SLO, Dataflow, shaped, to_nothing, to_parquet
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sources import Source
 from dirigo.flow.sources import load_shapes as loads
@@ -64,7 +64,7 @@ class Tenant:
             self.query, slo=slo, splits=self.splits, partitions=self.partitions, combines_early=self.works_at == "bids"
         )
         rows = QUERIES[self.query].function(flow, _Bids(self, self.events(seconds), is_shaped))
-        rows.sink(discard() if out is None else to_parquet(out / self.query, overwrite=True))
+        rows.sink(to_nothing() if out is None else to_parquet(out / self.query, overwrite=True))
         flow.emulate(self._operator(flow), per_row=f"{round(self.bid_ms * 1000)}us", cpu=self.cpu)
         return flow
 

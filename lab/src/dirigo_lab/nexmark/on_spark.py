@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dirigo import SLO, Dataflow, Sink, discard, to_parquet
+from dirigo import SLO, Dataflow, Sink, to_nothing, to_parquet
 from dirigo.flow.api.dataflow import SourceNode, live_nodes
 from dirigo.flow.sources.paced import PacedSource
 from dirigo.nexmark.generator import RATE
@@ -50,7 +50,7 @@ def run_on_cluster(
         for name in names:
             query = query_named(name)
             flow = Dataflow(query.name, splits=workers, slo=slo)
-            sink: Sink = discard() if out is None else to_parquet(out / query.name, overwrite=True)
+            sink: Sink = to_nothing() if out is None else to_parquet(out / query.name, overwrite=True)
             query.function(flow, GeneratedTables(events, rate, in_real_time=paced)).sink(sink)
             rows_of[name] = _rows_read_by(flow)
             jobs[name] = cluster.submit(flow, strategy=strategy)

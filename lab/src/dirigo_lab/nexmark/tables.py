@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dirigo.flow.api.duration import Duration
-from dirigo.flow.sources import Source, paced, parquet
+from dirigo.flow.sources import Source, from_parquet, paced
 from dirigo.nexmark import sources
 from dirigo.nexmark.generator import BASE_MS, RATE
 
@@ -71,7 +71,7 @@ class ParquetTables:
 
     def _table(self, kind: str, columns: tuple[str, ...]) -> Source:
         has_time = not columns or sources.TIME_COLUMN in columns
-        return parquet(
+        return from_parquet(
             self.directory / kind,
             columns or None,
             time=sources.TIME_COLUMN if has_time else None,

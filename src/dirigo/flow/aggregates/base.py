@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from copy import copy
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
@@ -75,6 +76,15 @@ class Aggregate(ABC):
             raise FlowError(f"{self.function}: where takes an expression such as col('price') > 100, not {where!r}.")
         self.argument = argument
         self.where = where
+        self.name: str | None = None  # of its column, if it was given one
+
+    def alias(self, name: str) -> Self:
+        """The same aggregate under a name: what its column is called."""
+        if not name:
+            raise FlowError(f"alias of {self}: give the column a name.")
+        named = copy(self)
+        named.name = name
+        return named
 
     def __str__(self) -> str:
         written = [] if self.argument is None else [str(self.argument)]

@@ -7,9 +7,11 @@ from typing import Any, get_type_hints
 
 import pyarrow as pa
 
+from dirigo.flow.aggregates.base import Aggregate
 from dirigo.flow.api.duration import milliseconds
 from dirigo.flow.errors import FlowError
 from dirigo.flow.event_time.windows import PaneWindows, Sliding, Tumbling
+from dirigo.flow.expressions.node import Alias, Column, Expression, as_expression
 from dirigo.flow.rows.row import Row, batch_of
 from dirigo.flow.rows.schema import SchemaLike, as_schema
 
@@ -25,6 +27,49 @@ def require_condition(condition: Any, name: str) -> Callable[[Row], Any]:
     if not callable(condition):
         raise FlowError(f"{name}: takes an expression such as col('price') > 10, or a function of a row, not {condition!r}.")
     return condition  # type: ignore[no-any-return]
+
+
+def named_columns(positional: Sequence[Any], named: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Columns by the name that they get: names stand for themselves, expressions have one or are given one."""
+    columns: dict[str, Any] = {}
+    for value in positional:
+        if not isinstance(value, str | Expression):
+            raise FlowError(f"{what}: takes names of columns and expressions, not {value!r}.")
+        name = value if isinstance(value, str) else value.name
+        if name is None:
+            raise FlowError(f"{what}: '{value}' has no name; write ({value}).alias('...'), or name=...")
+        if name in columns:
+            raise FlowError(f"{what}: the column '{name}' is named twice; name it once.")
+        columns[name] = value
+    for name in set(columns) & set(named):
+        raise FlowError(f"{what}: the column '{name}' is named twice; name it once.")
+    return {**columns, **named}
+
+
+def named_aggregates(positional: Sequence[Any], named: Mapping[str, Any], what: str) -> dict[str, Aggregate]:
+    """Aggregates by the name of their column."""
+    given: list[tuple[str, Any]] = []
+    for each in positional:
+        if isinstance(each, Mapping):
+            given += each.items()
+        elif isinstance(each, Aggregate) and each.name is not None:
+            given.append((each.name, each))
+        else:
+            raise FlowError(f"{what}: {each!r} has no name; write {each!r}.alias('...'), or name=...")
+    aggregates: dict[str, Aggregate] = {}
+    for name, each in [*given, *named.items()]:
+        if name in aggregates:
+            raise FlowError(f"{what}: the column '{name}' is given twice; give it once.")
+        aggregates[name] = each
+    return aggregates
+
+
+def as_column(value: Any) -> Expression | str:
+    """A string names a column, and so does ``col``; anything else that is no expression is a constant."""
+    source = value.operands[0] if isinstance(value, Alias) else value
+    if isinstance(source, Column):
+        return str(source)
+    return value if isinstance(value, str) else as_expression(value)
 
 
 def join_windows(window: Any, name: str) -> PaneWindows:

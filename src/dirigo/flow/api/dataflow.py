@@ -107,7 +107,7 @@ class Dataflow:
 
         if not isinstance(source, Source):
             raise FlowError(
-                f"dataflow '{self.name}': source() takes a source such as from_iterable(rows) or parquet(path), "
+                f"dataflow '{self.name}': source() takes a source such as from_iterable(rows) or from_parquet(path), "
                 f"not {source!r}."
             )
         splits = self.splits if splits is None else splits

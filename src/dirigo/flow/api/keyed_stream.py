@@ -13,7 +13,7 @@ from dirigo.flow.api.stream import Stream
 from dirigo.flow.api.windowed_stream import By, WindowedStream
 from dirigo.flow.errors import FlowError
 from dirigo.flow.event_time.windows import WholeStream, Window
-from dirigo.flow.operators.running_reduce import RunningReduce
+from dirigo.flow.operators.scan import Scan
 from dirigo.flow.operators.windows.row_functions import GroupFunction
 from dirigo.flow.rows.row import Row
 from dirigo.flow.rows.schema import SchemaLike
@@ -52,10 +52,10 @@ class KeyedStream:
         return WindowedStream(self._stream, self._keys, window, milliseconds(allowed_lateness, "allowed_lateness"))
 
     def aggregate(
-        self, aggregates: Mapping[str, Aggregate] | None = None, /, *, emit: Emit = "end", **more: Aggregate
+        self, /, *aggregates: Aggregate | Mapping[str, Aggregate], emit: Emit = "end", **named: Aggregate
     ) -> Stream:
         """One row per key over the whole stream: when the input ends, or, of keys that changed, at every watermark."""
-        return self._whole(emit).aggregate(aggregates, **more)
+        return self._whole(emit).aggregate(*aggregates, **named)
 
     def top(
         self, n: int, by: By, *, ties: bool = False, rank: str | None = None, emit: Emit = "end", name: str | None = None
@@ -67,12 +67,16 @@ class KeyedStream:
         """A function of all rows of each key, when the input ends."""
         return self._whole("end").apply(function, schema, name=name)
 
-    def reduce(self, function: Callable[[Any, Row], Any], *, name: str | None = None) -> Stream:
+    def reduce(self, function: Callable[[Row, Row], Any], *, emit: Emit = "end", name: str | None = None) -> Stream:
+        """The rows of each key combined two by two, in any order; one row per key, as of ``aggregate``."""
+        return self._whole(emit).reduce(function, name=name)
+
+    def scan(self, function: Callable[[Any, Row], Any], *, name: str | None = None) -> Stream:
         """A running result per key: each row combined with what its key has come to, emitted at once, in order."""
         stream = self._stream
-        name = stream.flow.name_for("reduce", name)
+        name = stream.flow.name_for("scan", name)
         require_function(function, name, "of two rows")
-        work = RunningReduce(name, stream.schema, stream.time, self._keys, function)
+        work = Scan(name, stream.schema, stream.time, self._keys, function)
         return stream._operator(work, stream.output)
 
     def process(

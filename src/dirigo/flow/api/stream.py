@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from dirigo.flow.api.arguments import (
+    as_column,
     join_windows,
     key_pairs,
+    named_columns,
     require_condition,
     require_function,
     returned_schema,
@@ -23,7 +25,7 @@ from dirigo.flow.errors import FlowError
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.event_time.windows import Sliding, Tumbling, Window
 from dirigo.flow.exchange.emitter import LATE, MAIN
-from dirigo.flow.expressions.expression import Expression, as_expression
+from dirigo.flow.expressions.expression import Expression
 from dirigo.flow.operators.deduplicate import Deduplicate
 from dirigo.flow.operators.joins.interval_join import IntervalJoin
 from dirigo.flow.operators.joins.join import Join
@@ -134,15 +136,18 @@ class Stream:
 
     # --- by columns ----------------------------------------------------------------------------------------------------
 
-    def select(self, /, *columns: str, **computed: Expression | str | Any) -> Stream:
-        """These columns, and computed ones: ``select("auction", euros=col("price") * 0.908)``."""
-        name = self.flow.name_for("select", None)
-        require_columns(self.schema, columns, name)
-        return self._project(name, {**{column: column for column in columns}, **computed}, keep=False)
+    def select(self, /, *columns: Expression | str, **computed: Expression | str | Any) -> Stream:
+        """These columns, and computed ones: ``select("auction", (col("price") * 0.908).alias("euros"))``.
 
-    def with_columns(self, /, **computed: Expression | str | Any) -> Stream:
+        ``euros=col("price") * 0.908`` says the same.
+        """
+        name = self.flow.name_for("select", None)
+        return self._project(name, named_columns(columns, computed, name), keep=False)
+
+    def with_columns(self, /, *columns: Expression | str, **computed: Expression | str | Any) -> Stream:
         """All columns, and computed ones."""
-        return self._project(self.flow.name_for("with_columns", None), computed, keep=True)
+        name = self.flow.name_for("with_columns", None)
+        return self._project(name, named_columns(columns, computed, name), keep=True)
 
     def drop(self, *columns: str, name: str | None = None) -> Stream:
         """All columns but these."""
@@ -163,7 +168,7 @@ class Stream:
     def _project(self, name: str, columns: Mapping[str, Any], keep: bool) -> Stream:
         if not columns and not keep:
             raise FlowError(f"{name}: no column would be left; keep at least one.")
-        given = {column: _as_column(value) for column, value in columns.items()}
+        given = {column: as_column(value) for column, value in columns.items()}
         require_columns(self.schema, [value for value in given.values() if isinstance(value, str)], name)
         return self._step(Project(name, self.schema, self.time, given, keep))
 
@@ -258,22 +263,27 @@ class Stream:
 
     # --- keys, windows, state ------------------------------------------------------------------------------------------
 
-    def key_by(self, *columns: str) -> KeyedStream:
-        """The same rows, by key: what follows is done for each key on its own."""
+    def key_by(self, /, *columns: Expression | str, **computed: Expression | str | Any) -> KeyedStream:
+        """The same rows, by key: what follows is done for each key on its own.
+
+        A key that is computed becomes a column: ``key_by("shop", day=col("at").floor_time("1d"))``.
+        """
         from dirigo.flow.api.keyed_stream import KeyedStream  # which is built on streams
 
-        if not columns:
-            raise FlowError(f"key_by on '{self.name}': name at least one column.")
+        what = f"key_by on '{self.name}'"
+        if not columns and not computed:
+            raise FlowError(f"{what}: name at least one column.")
         for column in columns:
-            if not isinstance(column, str):
-                raise FlowError(
-                    f"key_by on '{self.name}': takes the names of columns, not {column!r}; compute one with with_columns."
-                )
-        require_columns(self.schema, columns, f"key_by on '{self.name}'")
-        for column in columns:
-            if columns.count(column) > 1:
-                raise FlowError(f"key_by on '{self.name}': the column '{column}' is named twice; name it once.")
-        return KeyedStream(self, columns)
+            if not isinstance(column, str | Expression):
+                raise FlowError(f"{what}: takes names of columns and expressions, not {column!r}.")
+        given = {column: as_column(value) for column, value in named_columns(columns, computed, what).items()}
+        new = {column: value for column, value in given.items() if isinstance(value, Expression) or value != column}
+        require_columns(self.schema, [value for value in given.values() if isinstance(value, str)], what)
+        for column in new:
+            if column in self.schema.names:
+                raise FlowError(f"{what}: there is a column '{column}' already; give the computed key another name.")
+        stream = self._project(self.flow.name_for("key_by", None), new, keep=True) if new else self
+        return KeyedStream(stream, tuple(given))
 
     def window(self, window: Window, *, allowed_lateness: Duration = "0ms") -> WindowedStream:
         """Windows over all rows together; see ``key_by`` for windows per key."""
@@ -376,8 +386,3 @@ class Union(Stream):
 
 def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
-
-
-def _as_column(value: Any) -> Expression | str:
-    """A string names a column; anything else that is no expression is a constant."""
-    return value if isinstance(value, str) else as_expression(value)

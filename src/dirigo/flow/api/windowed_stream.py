@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dirigo.flow.aggregates.base import Aggregate
-from dirigo.flow.api.arguments import require_function
+from dirigo.flow.api.arguments import named_aggregates, require_function
 from dirigo.flow.api.stream import Stream
 from dirigo.flow.errors import FlowError
 from dirigo.flow.event_time.windows import Session, Sliding, Tumbling, WholeStream, Window
@@ -54,19 +54,16 @@ class WindowedStream:
                 "aggregate, reduce, apply or top"
             )
 
-    def aggregate(self, aggregates: Mapping[str, Aggregate] | None = None, /, **more: Aggregate) -> Stream:
-        """One row per window and key: ``aggregate(bids=count(), highest=max("price"))``. Without any, just the keys."""
+    def aggregate(self, /, *aggregates: Aggregate | Mapping[str, Aggregate], **named: Aggregate) -> Stream:
+        """One row per window and key: ``aggregate(bids=count(), highest=max("price"))``. Without any, just the keys.
+
+        ``count().alias("bids")`` says the same as ``bids=count()``.
+        """
         name = self._name("aggregate", None)
-        if aggregates is not None and not isinstance(aggregates, Mapping):
-            raise FlowError(
-                f"{name}: give each aggregate a name, for example aggregate(n=count()), not {aggregates!r} alone."
-            )
-        for column in set(aggregates or {}) & set(more):
-            raise FlowError(f"{name}: the column '{column}' is given twice; give it once.")
-        aggregates = {**(aggregates or {}), **more}
+        given = named_aggregates(aggregates, named, name)
         time = None if self._stream.time is None else self._stream.time.name
-        summary = Aggregation(self._stream.schema, self._keys, aggregates, time)
-        return self._made(name, summary, f"aggregate {', '.join(aggregates)}" if aggregates else "distinct")
+        summary = Aggregation(self._stream.schema, self._keys, given, time)
+        return self._made(name, summary, f"aggregate {', '.join(given)}" if given else "distinct")
 
     def reduce(self, function: Callable[[Row, Row], Any], *, name: str | None = None) -> Stream:
         """Rows combined two by two, in any order: the function must be associative and commutative."""

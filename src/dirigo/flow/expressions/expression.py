@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from dirigo.flow.errors import FlowError
 from dirigo.flow.expressions.cases import Cases, when
-from dirigo.flow.expressions.function import FunctionCall, function
-from dirigo.flow.expressions.node import Call, Expression, as_expression, col, lit
+from dirigo.flow.expressions.node import Alias, Call, Expression, as_expression, col, lit
+from dirigo.flow.expressions.udf import FunctionCall, udf
 from dirigo.flow.rows.schema import require_columns
 
-__all__ = ["Cases", "Expression", "as_expression", "col", "function", "lit", "type_of", "when"]
+__all__ = ["Cases", "Expression", "as_expression", "col", "lit", "type_of", "udf", "when"]
 
 
 def type_of(expression: Expression, schema: pa.Schema, what: str) -> pa.DataType:
@@ -31,7 +31,7 @@ def type_of(expression: Expression, schema: pa.Schema, what: str) -> pa.DataType
 
 def _innermost_failure(expression: Expression, batch: pa.RecordBatch) -> Expression:
     """The smallest part of a failing expression that fails by itself."""
-    if isinstance(expression, Call | FunctionCall):
+    if isinstance(expression, Alias | Call | FunctionCall):
         for operand in expression.operands:
             try:
                 operand.evaluate(batch)

@@ -163,6 +163,10 @@ class Expression:
         other = as_expression(replacement)
         return Call(kernels.fill_null, (self, other), text=_method_text(self, "fill_null", str(other)), name=self.name)
 
+    def alias(self, name: str) -> Expression:
+        """The same values under a name: what their column is called in `select`, `with_columns` and `key_by`."""
+        return Alias(self, name)
+
     def cast(self, kind: Any) -> Expression:
         """The same values as another type: a pyarrow type, a Python type or an alias such as "int64"."""
         target = as_type(kind, f"cast of '{self}'")
@@ -280,6 +284,26 @@ class Column(Expression):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Alias(Expression):
+    """The values of another expression under a name."""
+
+    __slots__ = ("operands",)
+
+    def __init__(self, operand: Expression, name: str) -> None:
+        if not name:
+            raise FlowError(f"alias of '{operand}': give the column a name.")
+        self.operands = (operand,)
+        self.name = name
+        self.columns = operand.columns
+        self.binding = operand.binding
+
+    def value(self, batch: pa.RecordBatch) -> Any:
+        return self.operands[0].value(batch)
+
+    def __str__(self) -> str:
+        return str(self.operands[0])
 
 
 class Literal(Expression):

@@ -27,4 +27,4 @@ class SparkSink(Sink):
     is_taken_by_client = False
 
     def open(self, schema: pa.Schema, partition: int) -> NoReturn:  # noqa: ARG002
-        raise FlowError(f"{self.name}: only a cluster has a results log; run the flow with Cluster().submit, or collect().")
+        raise FlowError(f"{self.name}: only a cluster has a results log; submit the flow to one, or use to_memory().")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dirigo.flow.sources.files.files import csv, json_lines, parquet
-from dirigo.flow.sources.generator import generator
+from dirigo.flow.sources.files.files import from_csv, from_json_lines, from_parquet
+from dirigo.flow.sources.generator import from_generator
 from dirigo.flow.sources.iterable import from_iterable
 from dirigo.flow.sources.paced import paced
 from dirigo.flow.sources.shaped import shaped
-from dirigo.flow.sources.socket import socket_lines
+from dirigo.flow.sources.socket import from_socket
 from dirigo.flow.sources.source import BadRow, Source, SourceBatch, Split
 
 __all__ = [
@@ -15,12 +15,12 @@ __all__ = [
     "Source",
     "SourceBatch",
     "Split",
-    "csv",
+    "from_csv",
+    "from_generator",
     "from_iterable",
-    "generator",
-    "json_lines",
+    "from_json_lines",
+    "from_parquet",
+    "from_socket",
     "paced",
-    "parquet",
     "shaped",
-    "socket_lines",
 ]

@@ -17,7 +17,7 @@ RowMaker = Callable[[int, int], pa.RecordBatch | Sequence[Mapping[str, Any]]]
 _BLOCK_ROWS: Final = 4096
 
 
-def generator(
+def from_generator(
     fn: RowMaker,
     schema: SchemaLike,
     total: int | None = None,

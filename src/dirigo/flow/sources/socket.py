@@ -22,7 +22,7 @@ _RECEIVED_AT_ONCE_BYTES: Final = 1 << 18
 _WAIT_MS: Final = 2
 
 
-def socket_lines(
+def from_socket(
     host: str,
     port: int,
     *,

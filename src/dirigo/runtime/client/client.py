@@ -113,7 +113,7 @@ class Client:
         strategy: StrategyLike | None = None,
         budget_bytes: int = BUDGET_BYTES,
     ) -> JobHandle:
-        """Run a flow as a job. Rows for sinks such as collect() come back to this process while the job runs.
+        """Run a flow as a job. Rows for sinks such as to_memory() come back to this process while the job runs.
 
         `strategy`: what schedules it, if not the cluster's; a name, "module:Class", or a ``Strategy``. Jobs with the same
         strategy are scheduled together. `budget_bytes`: when more than this waits in the job's queues, its sources stop

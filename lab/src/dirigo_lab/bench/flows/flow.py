@@ -13,7 +13,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dirigo import Dataflow, Stream, Tumbling, collect, count
+from dirigo import Dataflow, Stream, Tumbling, count, to_memory
 from dirigo_lab.bench.flows.memory_source import MemoryTables
 from dirigo_lab.bench.flows.run import FlowRun
 from dirigo_lab.nexmark.queries import QUERIES
@@ -105,7 +105,7 @@ def measure_flow(name: str, query: QueryFunction, tables: MemoryTables, repeats:
     """Run one query some times."""
     costs = []
     for _ in range(repeats):
-        results = collect()
+        results = to_memory()
         run = FlowRun(lambda flow: query(flow, tables), results)
         seconds = run.run()
         costs.append(FlowCost(name, run.rows_read, seconds, per_s_least, AnswerTime.of(results.table)))

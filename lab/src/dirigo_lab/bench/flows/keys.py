@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dirigo import Dataflow, Stream, Tumbling, collect, count
+from dirigo import Dataflow, Stream, Tumbling, count, to_memory
 from dirigo.nexmark.sources import TIME_COLUMN
 from dirigo_lab.bench.flows.memory_source import MemorySource, cut
 from dirigo_lab.bench.flows.run import FlowRun
@@ -75,6 +75,6 @@ def _run(source: MemorySource, events: int) -> tuple[float, int]:
     def counted(flow: Dataflow) -> Stream:
         return flow.source(source).key_by("bidder").window(Tumbling(f"{window_ms}ms")).aggregate(bid_count=count())
 
-    results = collect()
+    results = to_memory()
     seconds = FlowRun(counted, results).run()
     return seconds, results.table.num_rows

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dirigo import Dataflow, Function, FunctionContext, Sink, Stream, Tumbling, count, generator
+from dirigo import Dataflow, Function, FunctionContext, Sink, Stream, Tumbling, count, from_generator
 from dirigo.flow.sources.source import Source, SourceBatch, Split
 from dirigo.nexmark.schemas import BID
 from dirigo_lab.bench.service.paced_bids import PacedBids
@@ -106,7 +106,7 @@ def hops(rows: int, per_s: int | None, sink: Sink) -> Dataflow:
     def stamp(batch: pa.RecordBatch) -> pa.RecordBatch:
         return _batch(_SENT, batch.column(0), time.time())
 
-    stamped = flow.source(generator(numbers, _SENT, rows, block=1)).map_batches(stamp, schema=_SENT)
+    stamped = flow.source(from_generator(numbers, _SENT, rows, block=1)).map_batches(stamp, schema=_SENT)
     stamped.key_by("number").process(Arrive, schema=_ARRIVED).sink(sink)
     return flow
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dirigo import collect, discard, to_callback
+from dirigo import to_callback, to_memory, to_nothing
 from dirigo.runtime.control import JobStatus
 from dirigo.spark.cluster import Cluster
 from dirigo.spark.input.source import from_spark
@@ -145,7 +145,7 @@ def measure_service(tell: Progress, sizes: ServiceSizes) -> ServiceReport:
         with Cluster(2) as cluster:
             cluster.wait_ready()
             start_s = time.perf_counter() - began
-            cluster.run(over_files("q7", few, collect(), splits=1), name="first")
+            cluster.run(over_files("q7", few, to_memory(), splits=1), name="first")
             first_result_s = time.perf_counter() - began
             fast = {query: _best(cluster, query, events, bids, 2, sizes.repeats, tell) for query in QUERIES}
             pushed = {query: _from_spark(cluster, query, events, bids, sizes.repeats, tell) for query in QUERIES}
@@ -176,7 +176,7 @@ def measure_service(tell: Progress, sizes: ServiceSizes) -> ServiceReport:
 
 def _best(cluster: Cluster, query: str, events: Path, bids: int, workers: int, repeats: int, tell: Progress) -> float:
     tell(f"{query} on {workers} worker{'s' if workers > 1 else ''}")
-    times = [_seconds(cluster.run(over_files(query, events, discard(), splits=workers))) for _ in range(repeats + 1)]
+    times = [_seconds(cluster.run(over_files(query, events, to_nothing(), splits=workers))) for _ in range(repeats + 1)]
     return bids / min(times[1:])  # the first run warms up
 
 
@@ -189,7 +189,7 @@ def _from_spark(cluster: Cluster, query: str, events: Path, bids: int, repeats: 
     for _ in range(repeats + 1):
         stream = cluster.spark.readStream.schema(schema).option("maxFilesPerTrigger", 20).parquet(folder)
         rows = from_spark(stream.select(*COLUMNS[query]), time="date_time", trigger="availableNow", name="bids")
-        times.append(_seconds(cluster.run(over_source(query, rows, discard(), "10s", splits=2))))
+        times.append(_seconds(cluster.run(over_source(query, rows, to_nothing(), "10s", splits=2))))
     return bids / min(times[1:])
 
 
@@ -220,10 +220,10 @@ def _latency(cluster: Cluster, query: str, rate: int, seconds: float) -> list[fl
 
 
 def _hop(cluster: Cluster, sizes: ServiceSizes) -> Hop:
-    paced = collect()
+    paced = to_memory()
     cluster.run(hops(sizes.hop_rows, 500, paced))
     times = np.array(paced.table.column("hop_us"))[sizes.hop_rows // 10 :]
-    began = cluster.run(hops(sizes.burst_rows, None, discard()))
+    began = cluster.run(hops(sizes.burst_rows, None, to_nothing()))
     per_s = sizes.burst_rows / _seconds(began)
     limit = measure_hop(curve=True)
     return Hop(round(float(np.median(times)), 1), round(float(np.percentile(times, 99)), 1), round(per_s), limit)
@@ -231,7 +231,7 @@ def _hop(cluster: Cluster, sizes: ServiceSizes) -> Hop:
 
 def _actors(cluster: Cluster, events: Path, bids: int, count: int, tell: Progress) -> CountCost:
     tell(f"{count:,} actors")
-    flow: Any = over_files("q12_event", events, discard(), splits=2, partitions=count)
+    flow: Any = over_files("q12_event", events, to_nothing(), splits=2, partitions=count)
     return CountCost("actors", count, bids / _seconds(cluster.run(flow, name=f"actors-{count}")))
 
 
@@ -241,6 +241,6 @@ def _workers(events: Path, bids: int, count: int, tell: Progress) -> CountCost:
         cluster.wait_ready(300)
         times = []
         for _ in range(2):
-            flow = over_files("q12_event", events, discard(), splits=min(count, 8), partitions=max(4, count))
+            flow = over_files("q12_event", events, to_nothing(), splits=min(count, 8), partitions=max(4, count))
             times.append(_seconds(cluster.run(flow)))
     return CountCost("workers", count, bids / min(times))

@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dirigo import Dataflow, Function, FunctionContext, discard
+from dirigo import Dataflow, Function, FunctionContext, to_nothing
 from dirigo.flow.sources.load_shapes import constant
 from dirigo.kernel import Address, CriticalRun, DirigoError, RunnableMessage, SchedulingContext, operator_of
 from dirigo.runtime.folders import OwnFolder
@@ -234,7 +234,7 @@ def _messages(cluster: Any, rows: int) -> dict[str, float]:
     with OwnFolder("costs") as folder:
         flow = Dataflow("costs", watermark_every="1ms")
         source = flow.source(ScheduledRows(partial(_schedule, rows)))
-        source.process(Receiver, {"value": int}, name=_RECEIVER).sink(discard())
+        source.process(Receiver, {"value": int}, name=_RECEIVER).sink(to_nothing())
         cluster.submit(flow, strategy=Probe(folder)).wait(_TIMEOUT_S)
         found = _medians(folder)
     if {_ARRIVAL, _FETCH, _MESSAGE, _WITH_CRITICAL, _ALL_THREADS} - found.keys():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dirigo import Dataflow, Function, FunctionContext, discard
+from dirigo import Dataflow, Function, FunctionContext, to_nothing
 from dirigo.runtime.folders import OwnFolder
 from dirigo.state import ValueState
 from dirigo_lab.experiments.experiment import Labels, Outcome, Size
@@ -51,7 +51,7 @@ def run_on_spark(cluster: Any, setting: Setting, rounds: int, labels: Labels, se
 def flow_of(schedule: Callable[[], Iterator[Entry]], state_bytes: int) -> Dataflow:
     """One function that holds a state of this size, and what comes to it."""
     flow = Dataflow("overhead", watermark_every="1ms")
-    flow.source(ScheduledRows(schedule)).process(Holder(state_bytes), {"value": int}, name=HOLDER).sink(discard())
+    flow.source(ScheduledRows(schedule)).process(Holder(state_bytes), {"value": int}, name=HOLDER).sink(to_nothing())
     return flow
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dirigo import Dataflow, Function, FunctionContext, Row, collect
+from dirigo import Dataflow, Function, FunctionContext, Row, to_memory
 from dirigo.state import ValueState
 from dirigo_lab.experiments.read_heavy.load import (
     READ,
@@ -68,7 +68,7 @@ class CountedReads(Function):
 
 def run(cluster: Any, is_replicated: bool, reads_per_s: float, seconds: float, seed: int) -> list[tuple[int, float, float]]:
     """(kind, when it came, when it was done) of all updates and reads, in seconds since the first one."""
-    done = collect()
+    done = to_memory()
     flow = Dataflow("reads", watermark_every="1ms")
     rows = flow.source(ScheduledRows(partial(_schedule, reads_per_s, seconds, seed)))
     rows.process(StartGate(is_replicated), SCHEMA, name="gate", time="at").process(CountedReads, _DONE, name="count").sink(

@@ -8,7 +8,7 @@ from itertools import count as numbers
 
 import pyarrow as pa
 
-from dirigo import SLO, Dataflow, Tumbling, discard
+from dirigo import SLO, Dataflow, Tumbling, to_nothing
 from dirigo import max as largest
 from dirigo.flow.exchange.partitions import partition_of
 from dirigo.kernel import CriticalOutput
@@ -37,7 +37,7 @@ def flow_of(job: WindowJob, seconds: float, begins_s: float | None = None) -> Da
     windows = rows.key_by("value").window(Tumbling(every)).aggregate(best=largest("due_s")).named(WINDOWS)
     if job.has_whole:
         windows = windows.window(Tumbling(every)).aggregate(best=largest("best")).named("whole")
-    windows.sink(discard())
+    windows.sink(to_nothing())
     flow.emulate(ROWS, per_message=_microseconds(job.map_s))
     flow.emulate(WINDOWS, per_message=_microseconds(job.window_s))
     return flow

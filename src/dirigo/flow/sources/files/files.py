@@ -14,7 +14,7 @@ from dirigo.flow.sources.files.paths import PathArgument, files_at
 from dirigo.flow.sources.files.text_files import TextSource
 
 
-def parquet(
+def from_parquet(
     path: PathArgument,
     columns: Sequence[str] | None = None,
     *,
@@ -27,7 +27,7 @@ def parquet(
     return ParquetSource(path, columns, time=time, out_of_orderness=out_of_orderness, idle_after=idle_after, name=name)
 
 
-def csv(
+def from_csv(
     path: PathArgument,
     schema: SchemaLike | None = None,
     *,
@@ -53,7 +53,7 @@ def csv(
     return TextSource(files, line_format, time=time, out_of_orderness=out_of_orderness, idle_after=idle_after, name=name)
 
 
-def json_lines(
+def from_json_lines(
     path: PathArgument,
     schema: SchemaLike | None = None,
     *,

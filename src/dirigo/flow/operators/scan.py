@@ -1,4 +1,4 @@
-"""A running reduce: every row is combined with what its key has come to, and the result is emitted at once."""
+"""A scan: every row is combined with what its key has come to, and the result is emitted at once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dirigo.flow.rows.bad_rows import Bad
 from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of, told
 
 
-class RunningReduce(Operator):
+class Scan(Operator):
     """One row out for each row in: all rows of its key so far, combined. Ordered, so the function need not commute."""
 
-    kind = "running reduce"
+    kind = "scan"
     is_keyed = True
     is_ordered = True
     needs_order = True

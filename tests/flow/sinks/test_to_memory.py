@@ -7,7 +7,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.flow.errors import FlowError
-from dirigo.flow.sinks import collect
+from dirigo.flow.sinks import to_memory
 from dirigo.testing import run
 from flow.flows import run_inline
 
@@ -15,7 +15,7 @@ BATCH = pa.record_batch({"a": [1, 2], "b": ["x", None]})
 
 
 def test_rows_of_all_partitions_are_kept() -> None:
-    results = collect()
+    results = to_memory()
     results.prepare(BATCH.schema)
     writers = [results.open(BATCH.schema, partition) for partition in range(2)]
     writers[1].write(BATCH.slice(1))
@@ -30,7 +30,7 @@ def test_rows_of_all_partitions_are_kept() -> None:
 
 
 def test_an_empty_result_still_has_its_columns() -> None:
-    results = collect()
+    results = to_memory()
     results.prepare(BATCH.schema)
     results.open(BATCH.schema, 0).close()
     assert results.rows == []
@@ -38,7 +38,7 @@ def test_an_empty_result_still_has_its_columns() -> None:
 
 
 def test_a_new_run_forgets_the_rows_of_the_last() -> None:
-    results = collect()
+    results = to_memory()
     for _ in range(2):
         results.prepare(BATCH.schema)
         writer = results.open(BATCH.schema, 0)
@@ -49,14 +49,14 @@ def test_a_new_run_forgets_the_rows_of_the_last() -> None:
 
 def test_asking_before_the_job_ran_is_an_error() -> None:
     with pytest.raises(FlowError, match="run the job first"):
-        collect().rows  # noqa: B018 - reading it is the test
+        to_memory().rows  # noqa: B018 - reading it is the test
 
 
 @pytest.mark.parametrize("values", [pa.array([b"\xff"]).view(pa.string()), pa.array([2**60], pa.timestamp("s"))])
 def test_a_value_without_a_form_in_python_is_told_and_stays_in_the_table(values: pa.Array) -> None:
     batch = pa.record_batch({"x": values})
     flow = dg.Dataflow("odd")
-    out = dg.collect(name="out")
+    out = dg.to_memory(name="out")
     flow.source(dg.from_iterable(batch)).sink(out)
     run_inline(flow)
     result = run(flow)

@@ -7,21 +7,21 @@ import pyarrow as pa
 from dirigo.flow.sinks.sink import Sink, Writer
 
 
-def discard(*, name: str = "discard") -> DiscardSink:
+def to_nothing(*, name: str = "to_nothing") -> NothingSink:
     """Drop all rows. How many there were is in the job's metrics."""
-    return DiscardSink(name)
+    return NothingSink(name)
 
 
-class DiscardSink(Sink):
+class NothingSink(Sink):
     """Takes rows and keeps none."""
 
-    default_name = "discard"
+    default_name = "to_nothing"
 
-    def open(self, schema: pa.Schema, partition: int) -> DiscardWriter:  # noqa: ARG002
-        return DiscardWriter()
+    def open(self, schema: pa.Schema, partition: int) -> NothingWriter:  # noqa: ARG002
+        return NothingWriter()
 
 
-class DiscardWriter(Writer):
+class NothingWriter(Writer):
     """Keeps nothing."""
 
     def write(self, batch: pa.RecordBatch) -> None:

@@ -39,7 +39,7 @@ class FunctionCall(Expression):
         return self.text
 
 
-def function(fn: Callable[..., Any], *expressions: Any, name: str | None = None) -> Expression:
+def udf(fn: Callable[..., Any], *expressions: Any, name: str | None = None) -> Expression:
     """What `fn` returns for the values of the expressions: it gets pyarrow arrays and returns one, or a numpy array."""
     if not callable(fn):
         raise FlowError(f"function: {fn!r} cannot be called; give a function of arrays.")

@@ -11,15 +11,15 @@ from dirigo.flow.rows.unreadable import NO_FORM
 from dirigo.flow.sinks.sink import Sink, Writer
 
 
-def collect(*, name: str = "collect") -> Collected:
+def to_memory(*, name: str = "to_memory") -> MemorySink:
     """Keep all rows in memory: after the job, `.rows` has them as dicts and `.table` as an Arrow table."""
-    return Collected(name)
+    return MemorySink(name)
 
 
-class Collected(Sink):
+class MemorySink(Sink):
     """The rows of all partitions, partition after partition, each in the order in which they came."""
 
-    default_name = "collect"
+    default_name = "to_memory"
     is_outside = True
 
     def __init__(self, name: str) -> None:
@@ -32,9 +32,9 @@ class Collected(Sink):
         self._schema = schema
         self._batches = {}
 
-    def open(self, schema: pa.Schema, partition: int) -> CollectWriter:
+    def open(self, schema: pa.Schema, partition: int) -> MemoryWriter:
         self._schema = schema
-        return CollectWriter(self._batches.setdefault(partition, []))
+        return MemoryWriter(self._batches.setdefault(partition, []))
 
     @property
     def table(self) -> pa.Table:
@@ -55,7 +55,7 @@ class Collected(Sink):
         return rows
 
 
-class CollectWriter(Writer):
+class MemoryWriter(Writer):
     """Adds the batches of one partition."""
 
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
