@@ -3,7 +3,7 @@
 import pytest
 
 from dirigo.kernel import CriticalOutput
-from dirigo.scheduling import Edf
+from dirigo.scheduling import STRATEGIES, Edf
 from dirigo.scheduling.strategies.by_deadline import STARVED_S, ByDeadline
 from scheduling.pool import Load, Pool
 
@@ -100,3 +100,17 @@ def test_all_that_waits_is_told() -> None:
     pool.run()
     assert [all_s for _, all_s in told] == [pytest.approx(left_s, abs=0.02) for left_s in (0.45, 0.25, 0.0)]
     assert all(0.0 <= urgent_s <= all_s + 1e-9 for urgent_s, all_s in told)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_a_job_that_is_gone_has_left_harms_no_other_job(strategy: str) -> None:
+    pool = Pool(STRATEGIES[strategy], workers=2)
+    stays = pool.job("stays", service_s=0.5, latency_s=5.0, lessees_max=0)
+    gone = pool.job("gone", service_s=0.1, latency_s=0.1, lessees_max=0)
+    stays.emit(0.0)
+    stays.burst(0.1, 3)
+    gone.burst(0.1, 10)
+    pool.cluster.at(0.3, lambda: pool.remove("gone"))  # its messages are late, and wait behind the one that runs
+    pool.run(until=3.0)
+    assert (len(gone.ran), len(stays.ran)) == (0, 4)
+    assert pool.extras(1).backlog_s(pool.worker(1)) == (0.0, 0.0)

@@ -179,6 +179,9 @@ class ByDeadline(Strategy, StrategyExtras):
     def forget_job(self, job: str) -> None:
         self.costs.forget_job(job)
         self.shares.forget_job(job)
+        # What becomes late has to be ranked by its job, and of this one nothing is known any more.
+        self.queue.take(lambda message: job_of(message.to) == job)
+        self.second.take(lambda entry: job_of(entry.message.to) == job)
         self._awaited = {actor for actor in self._awaited if job_of(actor) != job}
         self._weights = {actor: known for actor, known in self._weights.items() if known[0] != job}
 
