@@ -161,6 +161,7 @@ def test_only_causes_that_explain_something_are_told() -> None:
 
 def test_one_job_with_all_that_is_known_of_it() -> None:
     live = promised("b~2", 0.9, rows_in=12_345, rows_out=6_000, messages=700, forwarded=70, barriers=9, gathered=2)
+    live = msgspec.structs.replace(live, labels={"team": "[red]ads", "tier": "1"})
     head, *lines = rendered(job_details(live, time.time()))
     assert head.rstrip() == "b~2  running for 10.0s, scheduled by reject_send"
     facts = {line[2:16].strip(): line[16:].strip() for line in lines}
@@ -170,6 +171,7 @@ def test_one_job_with_all_that_is_known_of_it() -> None:
     assert facts["late results"] == "1,234: 61 % queue, 30 % barrier"
     assert facts["messages"] == "700, 70 of them forwarded to other workers"
     assert facts["barriers"] == "9, 2 of them with partial states to put together"
+    assert facts["labels"] == "team=[red]ads, tier=1"
     failed = msgspec.structs.replace(
         job("c~3", "failed", time.time() - 60), error="[red]too[/] bad", ended_s=time.time() - 5
     )

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+import dirigo as dg
 from dirigo.flow.api.slo import SLO
 from dirigo.flow.errors import FlowError
+from dirigo.kernel import JobProperties, Objective
 
 
 def test_a_latency_alone_is_an_objective() -> None:
@@ -32,6 +34,15 @@ def test_rates_are_read(throughput: Any, expected: float) -> None:
 def test_both_may_be_given() -> None:
     slo = SLO(latency=timedelta(seconds=1), throughput="1k/s", target=1, weight=3)
     assert (slo.latency_ms, slo.throughput_per_s) == (1_000, 1_000.0)
+
+
+def test_strategies_see_all_of_it() -> None:
+    slo = SLO(latency="250ms", throughput="1k/s", target=0.9, weight=3)
+    assert slo.objective == Objective(0.25, 1_000.0, 0.9)
+    flow = dg.Dataflow("promised", slo=slo, labels={"team": "ads"})
+    flow.source(dg.from_iterable([{"n": 1}])).sink(dg.to_memory())
+    jobs = {spec.job for spec in dg.Job(flow, name="again").specs()}
+    assert jobs == {JobProperties("again", "again", slo.objective, 3.0, {"team": "ads"})}
 
 
 def test_an_objective_without_any_promise_is_refused() -> None:

@@ -9,6 +9,7 @@ from dirigo.kernel import (
     Address,
     CriticalOutput,
     GraphError,
+    JobProperties,
     MailboxState,
     Output,
     ProtocolError,
@@ -140,6 +141,27 @@ def test_outputs_inherit_the_times_of_the_message_that_caused_them() -> None:
     stage.receives(msgspec.structs.replace(row("a", 1), created=3.0, deadline=9.0)).runs("a")
     (sent,) = stage.worker.outgoing
     assert (sent.created, sent.deadline) == (3.0, 9.0)  # type: ignore[union-attr]
+
+
+def test_a_strategy_may_ask_for_the_job_of_a_message_and_of_an_output() -> None:
+    worker = Stage().worker
+    assert worker.job(row("a", 1)) is worker.spec(A).job
+    assert worker.job(out(D, "x")) is worker.spec(D).job == JobProperties("job", "job")  # if nobody says more
+
+
+def test_what_is_known_of_a_job_cannot_be_changed() -> None:
+    labels = {"team": "ads"}
+    job = JobProperties("clicks~1", "clicks", labels=labels)
+    labels["team"] = "search"
+    assert job.labels == {"team": "ads"}
+    with pytest.raises(TypeError):
+        job.labels["team"] = "search"  # type: ignore[index]
+    assert {job: 1}[JobProperties("clicks~1", "clicks", labels={"team": "ads"})] == 1
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_what_is_ordered_is_not_decomposable(ordered: bool) -> None:
+    assert Stage(ordered=ordered).worker.spec(A).decomposable is not ordered
 
 
 # --- what a strategy may ask ---------------------------------------------------------------------------------------------

@@ -158,6 +158,28 @@ def test_a_strategy_that_a_worker_cannot_copy_fails_its_own_job(cluster: LocalCl
     assert "there can be only one" in error
 
 
+class Telling(LastInFirstOut):
+    """Fails with what it knows of the job."""
+
+    def enqueue(self, context: Any, message: Any) -> int | None:
+        job = context.job(message)
+        raise ValueError(
+            f"{job.id} {job.name} {job.objective.latency_s} {job.objective.target} {job.weight} {dict(job.labels)}"
+        )
+
+
+def test_a_strategy_knows_the_labels_of_a_job_and_so_does_its_status(cluster: LocalCluster) -> None:
+    slo = dg.SLO(latency="250ms", target=0.9, weight=3)
+    flow = dg.Dataflow("labelled", slo=slo, labels={"team": "ads"})
+    flow.source(dg.from_iterable([{"n": 1}])).sink(dg.to_memory())
+    handle = cluster.submit(flow, name="again", strategy=Telling())
+    with pytest.raises(JobFailed):
+        handle.wait(PATIENCE_S)
+    status = handle.status()
+    assert status.labels == {"team": "ads"}
+    assert str(status.error).endswith(f"ValueError: {status.id} again 0.25 0.9 3.0 {{'team': 'ads'}}")
+
+
 # --- strategies that work --------------------------------------------------------------------------------------------------
 
 

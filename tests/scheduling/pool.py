@@ -26,6 +26,7 @@ from dirigo.kernel import (
     Data,
     Directory,
     FunctionSpec,
+    JobProperties,
     Lane,
     Objective,
     Output,
@@ -199,7 +200,7 @@ class Pool:
         ballast: int = 0,
     ) -> Load:
         """Actors at their homes; a message (or a row, ``by_row``) takes ``service_s`` anywhere."""
-        objective = Objective(latency_s, rows_per_s, weight)
+        properties = JobProperties(name, name, Objective(latency_s, rows_per_s), weight)
         homes = [home] if isinstance(home, int) else list(home)
         actors = [actor_address(name, "work", index) for index in range(len(homes))]
         feeds = {actor_address(name, "source", index): worker for index, worker in enumerate(sources)}
@@ -216,7 +217,7 @@ class Pool:
                 tuple(feeds),
                 ordered=ordered,
                 lessees_max=lessees_max,
-                objective=objective,
+                job=properties,
             )
             for actor, home in zip(actors, homes, strict=True)
         )

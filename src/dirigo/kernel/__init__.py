@@ -9,8 +9,9 @@ the very same objects, so what is explored is what runs. Start reading at ``mail
 from dirigo.kernel.interface.address import Address, WorkerId, actor_address, instance_name, job_of, operator_of
 from dirigo.kernel.interface.errand import Errand, ErrandKind
 from dirigo.kernel.interface.errors import DirigoError, GraphError, PolicyError, ProtocolError
-from dirigo.kernel.interface.function import Behaviour, Context, Directory, FunctionSpec, States
+from dirigo.kernel.interface.function import LESSEES_MAX, Behaviour, Context, Directory, FunctionSpec, States
 from dirigo.kernel.interface.hooks import NO_EXTRAS, Chance, Hooks, Observer, SchedulingContext, StrategyExtras
+from dirigo.kernel.interface.job_properties import NO_OBJECTIVE, JobProperties, Objective
 from dirigo.kernel.interface.message import (
     CriticalOutput,
     CriticalRun,
@@ -22,12 +23,12 @@ from dirigo.kernel.interface.message import (
     RunnableMessage,
     Trail,
 )
-from dirigo.kernel.interface.objective import NO_OBJECTIVE, Objective
 from dirigo.kernel.mailbox import MailboxState, Role
 from dirigo.kernel.source import SourceActor
 from dirigo.kernel.worker import Worker
 
 __all__ = [
+    "LESSEES_MAX",
     "NO_EXTRAS",
     "NO_OBJECTIVE",
     "Address",
@@ -45,6 +46,7 @@ __all__ = [
     "Granularity",
     "GraphError",
     "Hooks",
+    "JobProperties",
     "Lane",
     "MailboxState",
     "Message",

@@ -210,11 +210,9 @@ class Instance(Participant):
         self.timers = [timer for timer in self.timers if timer[0] > now]
         if not self.timers:
             self.host.timed.discard(self.address)
+        deadline = now + self.spec.job.objective.latency_s
         self.intend(
-            tuple(
-                CriticalOutput(self.address, payload, created=now, deadline=now + self.spec.objective.latency_s, sent=now)
-                for _, payload in due
-            )
+            tuple(CriticalOutput(self.address, payload, created=now, deadline=deadline, sent=now) for _, payload in due)
         )
 
     def intend(self, outputs: tuple[Output | CriticalOutput, ...]) -> None:

@@ -18,6 +18,7 @@ from dirigo.kernel.interface.errand import Errand
 from dirigo.kernel.interface.errors import ProtocolError
 from dirigo.kernel.interface.function import Directory, FunctionSpec
 from dirigo.kernel.interface.hooks import NO_EXTRAS, Chance, Hooks, NoChance, Observer, StrategyExtras
+from dirigo.kernel.interface.job_properties import JobProperties
 from dirigo.kernel.interface.message import (
     CriticalOutput,
     CriticalRun,
@@ -25,6 +26,7 @@ from dirigo.kernel.interface.message import (
     Granularity,
     Message,
     Note,
+    Output,
     RunnableMessage,
     Trail,
 )
@@ -247,6 +249,9 @@ class Worker:
     def spec(self, address: Address) -> FunctionSpec:
         return self.directory[address]
 
+    def job(self, message: RunnableMessage | Output | CriticalOutput) -> JobProperties:
+        return self.directory[message.to].job
+
     def instance(self, address: Address) -> Instance:
         participant = self.participants.get(address) or self._activate(address)
         if not isinstance(participant, Instance):
@@ -295,7 +300,7 @@ class Worker:
 
     def run_alone(self, address: Address, payload: Any) -> None:
         lessor = self.lessor(address)
-        deadline = self.now + lessor.spec.objective.latency_s
+        deadline = self.now + lessor.spec.job.objective.latency_s
         output = CriticalOutput(address, payload, created=self.now, deadline=deadline, sent=self.now)
         self._requests.append(lambda: lessor.intend((output,)))
 
@@ -305,7 +310,7 @@ class Worker:
         participant = self.participants.get(sender)
         participant = participant if isinstance(participant, SourceActor) else self.lessor(sender)
         participant.outbox.route(to)  # raises if there is no such edge
-        deadline = self.now + self.directory[to].objective.latency_s
+        deadline = self.now + self.directory[to].job.objective.latency_s
         output = CriticalOutput(to, payload, granularity, created=self.now, deadline=deadline, sent=self.now)
         self._requests.append(lambda: participant.inject(output))
 

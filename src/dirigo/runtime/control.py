@@ -318,6 +318,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     target: float | None = None
     note: str | None = None  # what to know about it now: whom it waits for, or runs without
     waiting: tuple[str, ...] = ()  # barriers that take longer than some seconds, each with whom it waits for
+    labels: dict[str, str] = {}  # as its flow has them
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
@@ -499,6 +500,7 @@ class Manifest(msgspec.Struct, frozen=True):
     pushed: dict[str, tuple[int, bytes]]  # sources that take rows from outside: how many splits, and the schema
     latency_ms: int | None = None  # the objective
     target: float | None = None
+    labels: dict[str, str] = {}
 
 
 class Asked(_Record, frozen=True):

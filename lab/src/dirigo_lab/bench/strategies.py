@@ -24,6 +24,7 @@ from dirigo.kernel import (
     Data,
     Directory,
     FunctionSpec,
+    JobProperties,
     Lane,
     Objective,
     Worker,
@@ -139,7 +140,7 @@ class _Bench:
         now, relays = self._worker.now, relays or self._relays
         for _ in range(count):
             relay = relays[self._rng.randrange(len(relays))]
-            latency_s = self._worker.spec(relay).objective.latency_s
+            latency_s = self._worker.spec(relay).job.objective.latency_s
             self._last_ids[relay] += 1
             source = _source_of(relay)
             yield Data(relay, 0, source, 0, Lane.INPUT, self._last_ids[relay], 0, 0, now, now + latency_s, now)
@@ -194,15 +195,16 @@ def _jobs() -> tuple[Directory, list[Address]]:
     directory, relays = Directory(), []
     for number, latency_s in enumerate(_LATENCIES_S):
         specs = []
+        job = JobProperties(f"job{number}", f"job{number}", Objective(latency_s))
         for index in range(_ACTORS):
-            relay = actor_address(f"job{number}", "relay", index)
+            relay = actor_address(job.id, "relay", index)
             relays.append(relay)
-            specs += [_relay_spec(relay, Objective(latency_s)), sum_spec(_target_of(relay), 0, relay)]
+            specs += [_relay_spec(relay, job), sum_spec(_target_of(relay), 0, relay)]
         directory.add_job(specs)
     return directory, relays
 
 
-def _relay_spec(relay: Address, objective: Objective) -> FunctionSpec:
+def _relay_spec(relay: Address, job: JobProperties) -> FunctionSpec:
     target = _target_of(relay)
     return FunctionSpec(
         relay,
@@ -212,7 +214,7 @@ def _relay_spec(relay: Address, objective: Objective) -> FunctionSpec:
         (_source_of(relay),),
         (target,),
         lessees_max=0,
-        objective=objective,
+        job=job,
     )
 
 

@@ -44,6 +44,8 @@ def _facts(job: JobStatus) -> list[tuple[str, str | Text]]:
     if job.state in LIVE:
         facts.append(("queued", shown_bytes(metrics.queued_bytes)))
         facts.append(("state", shown_bytes(metrics.state_bytes)))
+    if job.labels:
+        facts.append(("labels", Text(", ".join(f"{name}={value}" for name, value in job.labels.items()))))
     if job.workers:
         facts.append(("workers", ", ".join(map(str, sorted(job.workers)))))
     if job.note:

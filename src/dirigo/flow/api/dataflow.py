@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from dirigo.flow.api.duration import Duration, milliseconds, seconds
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[\w.+-]+", re.ASCII)
 _NAME_LETTERS_MOST = 200
+LABELS_MOST = 32
+_LABEL_LETTERS_MOST = 200
 ROW_BYTES_MAX = 1 << 20
 
 
@@ -40,6 +42,7 @@ class Node:
     def __init__(self, work: Operator | Step, inputs: list[StreamOutput]) -> None:
         self.work = work
         self.inputs = inputs
+        self.lessees_max: int | None = None  # at so many other workers each of its actors may run; None: nothing was said
 
     @property
     def name(self) -> str:
@@ -69,6 +72,7 @@ class Dataflow:
         row_bytes_max: int = ROW_BYTES_MAX,
         watermark_every: Duration = "100ms",
         combines_early: bool = True,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         """``partitions``: into how many actors a keyed operator is cut; load is spread further without any tuning.
 
@@ -78,13 +82,16 @@ class Dataflow:
         windows of processing time and the whole stream) makes partial results where rows come from. When False, rows travel
         as they are to the actor of their key, which makes them: results are the same, but a key with many rows is work for
         its actor. It changes nothing for joins, deduplicate and functions of your own, which get their rows whole anyway.
+
+        ``labels``: short texts by name, such as the team that the job belongs to. Scheduling policies can go by them
+        (``context.job(message).labels``), and ``dirigo jobs`` shows them; Dirigo itself makes nothing of them.
         """
         check_name(name, "a dataflow needs a name")
         if on_error not in get_args(OnError):
             raise FlowError(f"dataflow '{name}': on_error is 'fail' or 'side_output', not {on_error!r}.")
-        _check_count(partitions, f"dataflow '{name}': partitions")
-        _check_count(splits, f"dataflow '{name}': splits")
-        _check_count(row_bytes_max, f"dataflow '{name}': row_bytes_max")
+        check_count(partitions, f"dataflow '{name}': partitions")
+        check_count(splits, f"dataflow '{name}': splits")
+        check_count(row_bytes_max, f"dataflow '{name}': row_bytes_max")
         _check_flag(combines_early, f"dataflow '{name}': combines_early")
         _check_slo(slo, name)
         self.name = name
@@ -95,6 +102,7 @@ class Dataflow:
         self.row_bytes_max = row_bytes_max
         self.watermark_every_ms = milliseconds(watermark_every, f"dataflow '{name}': watermark_every")
         self.combines_early = combines_early
+        self.labels = checked_labels({} if labels is None else labels, f"dataflow '{name}'")
         self.emulated: dict[Node, Work] = {}
         self.nodes: list[Node] = []
         self.errors_node: Node | None = None
@@ -111,7 +119,7 @@ class Dataflow:
                 f"not {source!r}."
             )
         splits = self.splits if splits is None else splits
-        _check_count(splits, f"dataflow '{self.name}': splits of a source")
+        check_count(splits, f"dataflow '{self.name}': splits of a source")
         work = SourceRows(self.name_for(source.name, name), source, self.row_bytes_max)
         return Stream(self, StreamOutput(self.add(SourceNode(work, source, splits))))
 
@@ -181,9 +189,25 @@ def check_name(name: object, what: str) -> None:
         raise FlowError(f"{what} of at most {_NAME_LETTERS_MOST} letters, not {len(name)}.")
 
 
-def _check_count(value: object, what: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise FlowError(f"{what} must be a whole number, 1 or more, not {value!r}.")
+def checked_labels(labels: object, what: str) -> dict[str, str]:
+    """A copy of labels that are few, and texts that can be shown anywhere; ``what`` has them."""
+    if not isinstance(labels, Mapping):
+        raise FlowError(f"{what}: labels are texts by name, such as labels={{'team': 'ads'}}, not {labels!r}.")
+    if len(labels) > LABELS_MOST:
+        raise FlowError(f"{what}: there can be {LABELS_MOST} labels, not {len(labels)}.")
+    for name, value in labels.items():
+        check_name(name, f"{what}: a label needs a name")
+        if not isinstance(value, str) or not value.isprintable() or len(value) > _LABEL_LETTERS_MOST:
+            raise FlowError(
+                f"{what}: the label '{name}' has to be a text on one line, of at most {_LABEL_LETTERS_MOST} letters, "
+                f"not {value!r}."
+            )
+    return dict(labels)
+
+
+def check_count(value: object, what: str, least: int = 1) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise FlowError(f"{what} must be a whole number, {least} or more, not {value!r}.")
 
 
 def _check_flag(value: object, what: str) -> None:

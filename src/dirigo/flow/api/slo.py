@@ -15,10 +15,11 @@ from dirigo.kernel import Objective
 class SLO:
     """A service-level objective.
 
-    `latency` is the longest acceptable time from a row's intended arrival to its result, and `target` the share of results
-    that should meet it: every strategy but the plainest works towards it, and it is always measured. `throughput` is the
-    rows per second that token buckets set aside for the job ("50k/s", "1.5M/s" or a number). `weight` says how much this
-    job counts against others when not all can be served.
+    `latency` is the longest acceptable time from a row's intended arrival to its result: strategies with deadlines work
+    towards it, and what came of it is always measured. `target` is the share of results that should meet it. No strategy of
+    ours goes by it; the share that was in time is compared with it, and a policy of your own can read it. `throughput` is
+    the rows per second that token buckets set aside for the job ("50k/s", "1.5M/s" or a number). `weight` says how much
+    this job counts against others when not all can be served.
     """
 
     latency: Duration | None = None
@@ -46,7 +47,7 @@ class SLO:
     def objective(self) -> Objective:
         """As strategies see it."""
         latency_s = math.inf if self.latency_ms is None else self.latency_ms / 1000
-        return Objective(latency_s, self.throughput_per_s, float(self.weight))
+        return Objective(latency_s, self.throughput_per_s, float(self.target))
 
     @property
     def throughput_per_s(self) -> float | None:

@@ -15,7 +15,7 @@ from dirigo.flow.plan.stage import Stage, StageBehaviour
 from dirigo.flow.sinks.sink import Sink
 from dirigo.flow.sources.reader import SourceReader
 from dirigo.flow.sources.source import Source
-from dirigo.kernel import NO_OBJECTIVE, Behaviour, FunctionSpec, States, WorkerId
+from dirigo.kernel import LESSEES_MAX, NO_OBJECTIVE, Behaviour, FunctionSpec, JobProperties, States, WorkerId
 
 
 class Job:
@@ -33,11 +33,12 @@ class Job:
         if isinstance(flow, Plan):
             flow.bind(name or flow.job)
         self.plan = flow if isinstance(flow, Plan) else Plan(flow, name, sources, sinks)
-        self.slo = self.plan.slo
+        self.slo = slo = self.plan.slo
         self.readers: list[SourceReader] = self.plan.readers
-        self.objective = NO_OBJECTIVE if self.slo is None else self.slo.objective
+        objective, weight = (NO_OBJECTIVE, 1.0) if slo is None else (slo.objective, float(slo.weight))
+        self.properties = JobProperties(self.name, self.plan.name, objective, weight, self.plan.labels)
         for reader in self.readers:
-            reader.latency_s = self.objective.latency_s
+            reader.latency_s = objective.latency_s
         self.work = {f"{self.name}/{place}": work for place, work in self.plan.work.items()}  # emulated, by actor
         self.homes: dict[str, WorkerId] = {}
         for number, address in enumerate(self.plan.addresses):
@@ -102,5 +103,6 @@ class Job:
             upstreams=tuple(stage.upstreams_of(partition)),
             downstreams=tuple(stage.downstreams_of(partition)),
             ordered=stage.is_ordered,
-            objective=self.objective,
+            lessees_max=LESSEES_MAX if stage.lessees_max is None else stage.lessees_max,
+            job=self.properties,
         )

@@ -34,7 +34,9 @@ class Plan:
     ) -> None:
         """``sources`` and ``sinks`` stand in for those of the flow, by the names of their operators."""
         planner = Planner(flow, sources or {}, sinks or {})
+        self.name = job or flow.name  # whatever it is bound to later
         self.slo = flow.slo
+        self.labels = flow.labels
         self.nodes = planner.nodes  # as the user wrote them
         self.links = planner.links
         self.stages = planner.stages
@@ -42,7 +44,7 @@ class Plan:
         self.readers = planner.readers
         self.late_rows_dropped = planner.late_rows_dropped  # by the operator that they were too late for, in this process
         self.work = by_place(flow, planner)  # what is emulated, of the actors that have any
-        self.bind(job or flow.name)
+        self.bind(self.name)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in _NOT_SHIPPED}

@@ -37,6 +37,7 @@ class Stage:
     upstreams: list[set[str]] = field(default_factory=list)  # places, by partition
     downstreams: list[set[str]] = field(default_factory=list)
     keeps_order: bool = False  # for the sake of an operator downstream
+    lessees_max: int | None = None  # the tightest of what was said of its nodes, if anything was
     told_grid_ms: int = 0  # what downstream needs to hear of time: see Operator.watermark_grid_ms
     addresses: tuple[Address, ...] = ()  # of its actors, once it belongs to a job
     _job: str = ""

@@ -11,8 +11,11 @@ from typing import Any, Protocol
 
 from dirigo.kernel.interface.address import Address, WorkerId, job_of
 from dirigo.kernel.interface.errors import GraphError
+from dirigo.kernel.interface.job_properties import JobProperties
 from dirigo.kernel.interface.message import NO_DEADLINE, NO_TRAIL, CriticalOutput, CriticalRun, Granularity, Output
-from dirigo.kernel.interface.objective import NO_OBJECTIVE, Objective
+
+LESSEES_MAX = 64  # of an actor that says nothing else
+_OF_ITS_ADDRESS = JobProperties("", "")
 
 
 class States(Protocol):
@@ -97,8 +100,18 @@ class FunctionSpec:
     upstreams: tuple[Address, ...] = ()
     downstreams: tuple[Address, ...] = ()
     ordered: bool = False  # its messages run at the lessor only, in id order per channel
-    lessees_max: int = 64
-    objective: Objective = NO_OBJECTIVE  # of the job
+    lessees_max: int = LESSEES_MAX  # 0: it runs at its home only
+    job: JobProperties = _OF_ITS_ADDRESS
+
+    def __post_init__(self) -> None:
+        if self.job is _OF_ITS_ADDRESS:
+            name = job_of(self.address)
+            object.__setattr__(self, "job", JobProperties(name, name))
+
+    @property
+    def decomposable(self) -> bool:
+        """Whether instances at several workers may share its messages, since their partial states can be combined."""
+        return not self.ordered
 
 
 class Directory:

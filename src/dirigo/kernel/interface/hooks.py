@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from dirigo.kernel.interface.address import Address, WorkerId
 from dirigo.kernel.interface.function import FunctionSpec
+from dirigo.kernel.interface.job_properties import JobProperties
 from dirigo.kernel.interface.message import CriticalOutput, Data, Granularity, Output, RunnableMessage
 from dirigo.kernel.mailbox import MailboxState, Role
 
@@ -60,6 +61,9 @@ class SchedulingContext(Protocol):
         """How many rows a message carries, as far as the host can tell without reading them."""
 
     def spec(self, address: Address) -> FunctionSpec: ...
+
+    def job(self, message: RunnableMessage | Output | CriticalOutput) -> JobProperties:
+        """The job that a message or an output belongs to. Of an actor it is ``spec(actor).job``."""
 
     def role(self, address: Address) -> Role: ...
 

@@ -98,8 +98,8 @@ def manifest_of(job: Job) -> Manifest:
             splits = pushed.get(reader.operator, (0, b""))[0] + 1
             pushed[reader.operator] = (splits, reader.source.schema.serialize().to_pybytes())
     slo = job.slo
-    objective = (None, None) if slo is None or slo.latency_ms is None else (slo.latency_ms, slo.target)
-    return Manifest(leaves, len(job.plan.addresses), sinks, pushed, *objective)
+    latency_ms, target = (None, None) if slo is None or slo.latency_ms is None else (slo.latency_ms, slo.target)
+    return Manifest(leaves, len(job.plan.addresses), sinks, pushed, latency_ms, target, job.plan.labels)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]

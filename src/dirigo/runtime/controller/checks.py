@@ -7,13 +7,15 @@ sentence; a wrong report of a worker is refused and counted. Long texts of error
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import isfinite
 from typing import Final
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from dirigo.flow.api.dataflow import check_name
+from dirigo.flow.api.dataflow import check_name, checked_labels
 from dirigo.kernel import DirigoError, job_of
 from dirigo.runtime import control
 from dirigo.runtime.client.shipment import SHIPMENT_BYTES_MOST
@@ -131,12 +133,21 @@ def _check_submission(request: control.Submit) -> None:
         _check_range(manifest.latency_ms, 1, _INTEGER_MOST, "the objective of a job in ms")
     if manifest.target is not None and not 0 < manifest.target <= 1:
         raise ControlError(f"the target of a job is a share above 0 and at most 1, not {manifest.target}.")
+    with _told_shortly():
+        checked_labels(manifest.labels, "a job")
 
 
 def _check_plain_name(name: str, what: str) -> None:
     """A name that becomes that of a folder."""
-    try:
+    with _told_shortly():
         check_name(name, what)
+
+
+@contextmanager
+def _told_shortly() -> Iterator[None]:
+    """Refuse what a flow would be refused for; a stranger's text may be of any length."""
+    try:
+        yield
     except DirigoError as error:
         raise ControlError(_short(str(error))) from None
 

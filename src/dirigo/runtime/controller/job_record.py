@@ -162,6 +162,7 @@ class JobRecord:
             self.manifest.target,
             self.note if self.is_live else None,
             tuple(told for figures in self.figures.values() for told in figures.waiting) if self.is_live else (),
+            self.manifest.labels,
         )
 
 

@@ -62,8 +62,8 @@ class InstalledJob:
         self.strategy_key = install.strategy
         pattern = pickle.loads(install.strategy)  # of a holder of the cluster's keys, as the flow is
         self.new_strategy = partial(for_worker, pattern)
-        self.latency_s = job.objective.latency_s
-        self.weight = 1.0 if job.slo is None else job.slo.weight
+        self.latency_s = job.properties.objective.latency_s
+        self.weight = job.properties.weight
         self.helpers: frozenset[WorkerId] = frozenset()  # the workers that know it, once it has started
         self.helpers_version = 0
         self.used: set[WorkerId] = set()  # other workers that something of it was sent to from here

@@ -39,7 +39,6 @@ class ByDeadline(Strategy, StrategyExtras):
         self.costs = Costs()
         self.queue = DeadlineQueue()  # the first class
         self.shares = Shares()
-        self._weights: dict[Address, tuple[str, float]] = {}  # actor -> (its job, the job's weight)
         self.second = FairQueue()
         self._awaited: set[Address] = set()  # actors that a barrier waits for, or has waited for
         self._is_turn_of_second = False
@@ -72,17 +71,11 @@ class ByDeadline(Strategy, StrategyExtras):
 
     def is_entitled(self, context: SchedulingContext, message: RunnableMessage, cost_s: float) -> bool:
         """Whether a message is in the first class. A critical one is, because its actor can do nothing else."""
-        job, weight = self._weights.get(message.to) or self._job_of(context, message.to)
-        shares, now = self.shares, context.now
-        if not shares.take(job, weight, cost_s, now) or (now <= shares.over_until and shares.has_too_much(job, now)):
+        job, shares, now = context.job(message), self.shares, context.now
+        is_paid = shares.take(job.id, job.weight, cost_s, now)
+        if not is_paid or (now <= shares.over_until and shares.has_too_much(job.id, now)):
             return message.critical
         return True
-
-    def _job_of(self, context: SchedulingContext, actor: Address) -> tuple[str, float]:
-        known = self._weights.get(actor)
-        if known is None:
-            known = self._weights[actor] = (job_of(actor), context.spec(actor).objective.weight)
-        return known
 
     def keep(self, context: SchedulingContext, message: RunnableMessage, due: float, cost_s: float, is_first: bool) -> None:
         if is_first:
@@ -91,11 +84,11 @@ class ByDeadline(Strategy, StrategyExtras):
             self._demote(context, message, cost_s, since=inf)
 
     def _demote(self, context: SchedulingContext, message: RunnableMessage, cost_s: float, since: float) -> None:
-        job, weight = self._job_of(context, message.to)
-        handicap_s = _objective_s(context, message.to)
+        job = context.job(message)
+        handicap_s = min(job.objective.latency_s, PATIENCE_S)
         if message.to in self._awaited:
             handicap_s *= BARRIER_SHARE
-        self.second.push(message, job, weight, cost_s, handicap_s=handicap_s, since=since)
+        self.second.push(message, job.id, job.weight, cost_s, handicap_s=handicap_s, since=since)
 
     def take_inputs(self, actor: Address) -> list[RunnableMessage]:
         """Keep no longer what has come to an actor from upstream. It has not had its share of the worker yet."""
@@ -150,7 +143,7 @@ class ByDeadline(Strategy, StrategyExtras):
         self.second.hurry(actor, BARRIER_SHARE, is_awaited)
 
     def _hurried(self, context: SchedulingContext, actor: Address, began: float) -> float:
-        return began + BARRIER_SHARE * _objective_s(context, actor)
+        return began + BARRIER_SHARE * min(context.spec(actor).job.objective.latency_s, PATIENCE_S)
 
     def pre_apply(self, context: SchedulingContext, message: RunnableMessage) -> None:
         self._running_until = context.now + self._chosen_cost_s
@@ -183,8 +176,3 @@ class ByDeadline(Strategy, StrategyExtras):
         self.queue.take(lambda message: job_of(message.to) == job)
         self.second.take(lambda entry: job_of(entry.message.to) == job)
         self._awaited = {actor for actor in self._awaited if job_of(actor) != job}
-        self._weights = {actor: known for actor, known in self._weights.items() if known[0] != job}
-
-
-def _objective_s(context: SchedulingContext, actor: Address) -> float:
-    return min(context.spec(actor).objective.latency_s, PATIENCE_S)

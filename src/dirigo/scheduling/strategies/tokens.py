@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from dirigo.kernel import Lane, Objective, RunnableMessage, SchedulingContext, StrategyExtras, WorkerId, job_of
+from dirigo.kernel import JobProperties, Lane, RunnableMessage, SchedulingContext, StrategyExtras, WorkerId
 from dirigo.scheduling.costs import Costs
 from dirigo.scheduling.deadlines import PATIENCE_S
 from dirigo.scheduling.fair_queue import FairQueue
@@ -26,10 +26,10 @@ _WORTH_S = 0.0005  # a message that costs less is sooner done than sent
 class _Bucket:
     """The tokens of one job at this worker."""
 
-    __slots__ = ("at", "objective", "per_s", "tokens")
+    __slots__ = ("at", "job", "per_s", "tokens")
 
-    def __init__(self, objective: Objective, at: float) -> None:
-        self.objective = objective
+    def __init__(self, job: JobProperties, at: float) -> None:
+        self.job = job
         self.per_s = 0.0
         self.tokens = 0.0
         self.at = at
@@ -55,7 +55,7 @@ class Tokens(Strategy, StrategyExtras):
         if message.critical or self._pay(context, message, cost_s):
             self._count += 1
             # Not by deadline: whoever has far too much to do is always late, and would always be first.
-            objective_s = min(context.spec(message.to).objective.latency_s, PATIENCE_S)
+            objective_s = min(context.job(message).objective.latency_s, PATIENCE_S)
             heappush(self._paid, (context.now + objective_s, self._count, message))
         else:
             worker = self._elsewhere(context, message) if cost_s > _WORTH_S else None
@@ -63,7 +63,8 @@ class Tokens(Strategy, StrategyExtras):
                 self.leases.note(message.to, context.now)
                 context.add_load(worker, cost_s)
                 return worker
-            self._unpaid.push(message, job_of(message.to), context.spec(message.to).objective.weight, cost_s)
+            job = context.job(message)
+            self._unpaid.push(message, job.id, job.weight, cost_s)
         self._waiting_s += cost_s
         return None
 
@@ -91,10 +92,10 @@ class Tokens(Strategy, StrategyExtras):
 
     def _pay(self, context: SchedulingContext, message: RunnableMessage, cost_s: float) -> bool:
         """Take the tokens for a message out of its job's bucket. The last of them may be overdrawn: batches are large."""
-        job = job_of(message.to)
-        bucket = self._buckets.get(job)
+        job = context.job(message)
+        bucket = self._buckets.get(job.id)
         if bucket is None:
-            bucket = self._buckets[job] = _Bucket(context.spec(message.to).objective, context.now)
+            bucket = self._buckets[job.id] = _Bucket(job, context.now)
             self._share_out(context)
             bucket.tokens = bucket.per_s * self.burst_s
         elif self._workers is not context.workers:
@@ -104,19 +105,16 @@ class Tokens(Strategy, StrategyExtras):
         bucket.at = context.now
         if bucket.tokens <= 0.0:
             return False
-        bucket.tokens -= context.rows(message) if bucket.objective.rows_per_s is not None else cost_s
+        bucket.tokens -= context.rows(message) if job.objective.rows_per_s is not None else cost_s
         return True
 
     def _share_out(self, context: SchedulingContext) -> None:
         """Say how many tokens each job gets: here an equal part of what it gets at all workers."""
         self._workers = context.workers
-        weights = sum(bucket.objective.weight for bucket in self._buckets.values())
+        weights = sum(bucket.job.weight for bucket in self._buckets.values())
         for bucket in self._buckets.values():
-            objective = bucket.objective
-            if objective.rows_per_s is not None:
-                bucket.per_s = objective.rows_per_s / len(context.workers)
-            else:
-                bucket.per_s = objective.weight / weights
+            rows_per_s = bucket.job.objective.rows_per_s
+            bucket.per_s = bucket.job.weight / weights if rows_per_s is None else rows_per_s / len(context.workers)
 
     def backlog_s(self, context: SchedulingContext) -> tuple[float, float]:
         return (self._waiting_s, self._waiting_s)

@@ -25,6 +25,7 @@ from dirigo.kernel import (
     CriticalOutput,
     CriticalRun,
     FunctionSpec,
+    JobProperties,
     Objective,
     Output,
     States,
@@ -100,7 +101,7 @@ class RunningJob:
         self.job = job
         self.results: list[tuple[float, float]] = []  # (when, latency) in seconds
         self.closed: list[float] = []  # windows just closed at the last stage: when they were over at the sources
-        self.objective = Objective(job.objective_s, job.rows_per_s)
+        self.properties = JobProperties(job.name, job.name, Objective(job.objective_s, job.rows_per_s))
 
     def specs(self) -> Iterator[FunctionSpec]:
         job = self.job
@@ -142,7 +143,7 @@ class RunningJob:
             upstreams,
             downstreams,
             lessees_max=lessees_max,
-            objective=self.objective,
+            job=self.properties,
         )
 
     def emissions(self, index: int, until_s: float, phase: float) -> Iterator[Emission]:
