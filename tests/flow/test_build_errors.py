@@ -136,6 +136,38 @@ PROBLEMS: dict[str, tuple[Callable[[], object], str]] = {
             "union the streams before the windows, or drop that column from all of them."
         ),
     ),
+    "limit of late rows": (
+        lambda: windowed().aggregate(n=dg.count()).late.limited(lessees_max=1),
+        "the late rows of 'aggregate' have no operator of their own; limit 'aggregate' itself.",
+    ),
+    "limit below zero": (
+        lambda: timed().limited(lessees_max=-1),
+        "'rows': lessees_max must be a whole number, 0 or more, not -1.",
+    ),
+    "limit that is no number": (
+        lambda: timed().limited(lessees_max=True),
+        "'rows': lessees_max must be a whole number, 0 or more, not True.",
+    ),
+    "labels that are none": (
+        lambda: dg.Dataflow("flow", labels=["team"]),  # type: ignore[arg-type]
+        "dataflow 'flow': labels are texts by name, such as labels={'team': 'ads'}, not ['team'].",
+    ),
+    "label without a text": (
+        lambda: dg.Dataflow("flow", labels={"tier": 1}),  # type: ignore[dict-item]
+        "dataflow 'flow': the label 'tier' has to be a text on one line, of at most 200 letters, not 1.",
+    ),
+    "label of two lines": (
+        lambda: dg.Dataflow("flow", labels={"team": "ads\n"}),
+        "dataflow 'flow': the label 'team' has to be a text on one line, of at most 200 letters, not 'ads\\n'.",
+    ),
+    "label with a strange name": (
+        lambda: dg.Dataflow("flow", labels={"the team": "ads"}),
+        "dataflow 'flow': a label needs a name of letters, digits and . _ + - only, not 'the team'.",
+    ),
+    "too many labels": (
+        lambda: dg.Dataflow("flow", labels={str(number): "" for number in range(33)}),
+        "dataflow 'flow': there can be 32 labels, not 33.",
+    ),
     "name of late rows": (
         lambda: windowed().aggregate(n=dg.count()).late.named("too_late"),
         ("the late rows of 'aggregate' cannot be named apart from it; name the operator or sink behind them."),

@@ -10,7 +10,9 @@ import pytest
 
 import dirigo as dg
 from dirigo.flow.plan.plan import Plan
+from dirigo.flow.plan.substitutes import substituted
 from dirigo.flow.sources.source import Split
+from dirigo.kernel import LESSEES_MAX
 from flow.flows import TS_SCHEMA, collected, event, run_inline
 
 ROWS = [event("ab"[number % 2], number, number) for number in range(10)]
@@ -123,6 +125,45 @@ def test_a_job_spreads_actors_over_its_workers() -> None:
     assert {spec.home for spec in job.specs()} == {7, 8, 9}
     assert all(job.homes[reader.address] == job.homes[reader.target] for reader in job.readers)
     assert all(spec.address.startswith("spread/") for spec in job.specs())
+
+
+def limits(flow: dg.Dataflow) -> dict[str, int]:
+    """By stage: at how many other workers each of its actors may run."""
+    plan = pickle.loads(cloudpickle.dumps(Plan(flow)))  # as workers get it
+    return {spec.address.split("/")[1]: spec.lessees_max for spec in dg.Job(plan).specs()}
+
+
+def test_an_operator_can_be_limited_to_some_lessees() -> None:
+    flow = dg.Dataflow("limits")
+    stream = source(flow).limited(lessees_max=2)
+    counts = stream.key_by("key").window(dg.Tumbling("1s")).aggregate(n=dg.count()).named("counts").limited(lessees_max=0)
+    counts.key_by("key").aggregate(n=dg.sum("n")).named("sums").sink(dg.to_memory(), name="out")
+    assert limits(flow) == {"events": 2, "counts": 0, "sums": LESSEES_MAX, "out": LESSEES_MAX}
+
+
+def test_the_last_limit_of_an_operator_counts_and_may_be_a_high_one() -> None:
+    flow = dg.Dataflow("limits")
+    source(flow).limited(lessees_max=1).limited(lessees_max=500).sink(dg.to_memory(), name="out")
+    assert limits(flow)["events"] == 500
+
+
+@pytest.mark.parametrize(("own", "of_a_step", "expected"), [(3, 1, 1), (1, 3, 1), (None, 2, 2), (2, None, 2)])
+def test_of_steps_that_are_fused_the_tightest_limit_counts(own: int | None, of_a_step: int | None, expected: int) -> None:
+    flow = dg.Dataflow("limits")
+    stream = source(flow)
+    if own is not None:
+        stream.limited(lessees_max=own)
+    mapped = stream.select("key").map(dict, {"key": str})
+    if of_a_step is not None:
+        mapped.limited(lessees_max=of_a_step)
+    mapped.filter(dg.col("key") > "").sink(dg.to_memory(), name="out")
+    assert limits(flow)["events"] == expected
+
+
+def test_a_limit_survives_a_flow_with_other_sinks() -> None:
+    flow = dg.Dataflow("limits")
+    source(flow).limited(lessees_max=2).sink(dg.to_memory(), name="out")
+    assert limits(substituted(flow, sinks={"out": dg.to_nothing()}))["events"] == 2
 
 
 def ordered(flow: dg.Dataflow) -> set[str]:

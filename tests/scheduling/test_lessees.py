@@ -77,6 +77,11 @@ def test_a_function_can_have_a_limit_of_its_own() -> None:
     assert LesseesAllowed(5).of(at(lessees_max=2), A) == (2, 3)
 
 
+@pytest.mark.parametrize("size", [0, 10 * LARGE_STATE_BYTES])
+def test_a_function_can_be_kept_at_home_whatever_the_size_of_its_state(size: int) -> None:
+    assert LesseesAllowed(5).of(with_state(at(lessees_max=0), size), A) == ()
+
+
 def test_the_pool_may_change() -> None:
     span, worker = LesseesAllowed(2), at()
     assert span.of(worker, A) == (2, 3)

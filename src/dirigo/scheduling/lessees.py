@@ -43,7 +43,7 @@ class LesseesAllowed:
         if home == context.id:  # elsewhere only a part of the state is known
             size = context.state_bytes(actor)
             if size > LARGE_STATE_BYTES:
-                most = max(1, most * LARGE_STATE_BYTES // size)
+                most = min(most, max(1, most * LARGE_STATE_BYTES // size))
         start = next((index for index, worker in enumerate(workers) if worker > home), 0)
         others = [worker for worker in (*workers[start:], *workers[:start]) if worker != home]
         return tuple(others[:most])

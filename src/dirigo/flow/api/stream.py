@@ -18,7 +18,7 @@ from dirigo.flow.api.arguments import (
     table_as_batch,
     within_ms,
 )
-from dirigo.flow.api.dataflow import Dataflow, Node, StreamOutput
+from dirigo.flow.api.dataflow import Dataflow, Node, StreamOutput, check_count
 from dirigo.flow.api.duration import Duration, milliseconds, positive_milliseconds
 from dirigo.flow.api.function import Function
 from dirigo.flow.errors import FlowError
@@ -84,6 +84,18 @@ class Stream:
                 f"the late rows of '{self.name}' cannot be named apart from it; name the operator or sink behind them."
             )
         self.output.node.work.name = self.flow.name_for("", name)
+        return self
+
+    def limited(self, *, lessees_max: int) -> Self:
+        """The same stream, each actor of its operator at ``lessees_max`` other workers at most; 0: at its home only.
+
+        Steps that run with the operator before them share its actors, and the tightest limit counts. The last call for an
+        operator counts.
+        """
+        if self.output.name == LATE:
+            raise FlowError(f"the late rows of '{self.name}' have no operator of their own; limit '{self.name}' itself.")
+        check_count(lessees_max, f"'{self.name}': lessees_max", least=0)
+        self.output.node.lessees_max = lessees_max
         return self
 
     if not TYPE_CHECKING:  # or a type checker would take any name for granted

@@ -60,6 +60,7 @@ class Planner:
         if upstream.name == MAIN and (work.is_cheap or not stage.operator.runs_alone):
             stage.steps.append(work.describe())
             self._stage_of[node] = stage
+            _limit(stage, node)
             return
         passing = PassThrough(work.name, work, work.kind, work.describe())
         self._stage_of[node] = self._new_stage(node, passing)
@@ -82,6 +83,7 @@ class Planner:
         # Behind the stream of errors there is no second one: a bad row there fails the job.
         on_error = "fail" if node in self._handles_errors else self.flow.on_error
         stage = Stage(operator, partitions, on_error, self.late_rows_dropped)
+        _limit(stage, node)
         stage.upstreams = [set() for _ in range(partitions)]
         stage.downstreams = [set() for _ in range(partitions)]
         if isinstance(node, SourceNode):
@@ -174,6 +176,13 @@ class Planner:
             if node is self.flow.errors_node or any(upstream.node in after for upstream in node.inputs):
                 after.add(node)
         return after
+
+
+def _limit(stage: Stage, node: Node) -> None:
+    """Hold the actors of a stage to what was said of one of its nodes."""
+    if node.lessees_max is not None:
+        limit = node.lessees_max
+        stage.lessees_max = limit if stage.lessees_max is None else min(limit, stage.lessees_max)
 
 
 def _known(flow: Dataflow, substitutes: Mapping[str, T], kind: str) -> Mapping[str, T]:
