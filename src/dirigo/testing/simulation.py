@@ -1,33 +1,32 @@
-"""A flow in the simulator: virtual time that a test advances, results that it can look at, and chaos if it wants."""
+"""Flows in the simulator: virtual time that a test advances, results that it can look at, and chaos if it wants."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 
-from dirigo.flow.api.dataflow import Dataflow, SourceNode, live_nodes
+from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.api.duration import Duration, milliseconds
-from dirigo.flow.api.strategy import strategy_of
 from dirigo.flow.exchange.payloads import rows_of
-from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.plan.emulation import Work
 from dirigo.flow.plan.job import Job
-from dirigo.flow.sinks.memory import MemorySink
 from dirigo.flow.sources.reader import SourceReader
-from dirigo.flow.sources.source import Source
-from dirigo.kernel import Data, Directory, DirigoError, RunnableMessage, Trail, Worker, WorkerId, operator_of
-from dirigo.scheduling import Chaos, Fifo, Strategy, StrategyLike, for_worker
-from dirigo.scheduling.accounting import Account, Satisfaction, percentiles
-from dirigo.sim.cluster import SimulatedCluster, StrategyFactory
+from dirigo.kernel import Data, Directory, DirigoError, RunnableMessage, Trail, Worker, WorkerId, job_of, operator_of
+from dirigo.scheduling import Chaos, Fifo
+from dirigo.scheduling.accounting import Account, Satisfaction
+from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.feed import Feed
 from dirigo.sim.network import Network, disorderly_network
 from dirigo.sim.service import ServiceTime, ServiceTimes
 from dirigo.testing.scripted import ScriptedSource
+from dirigo.testing.simulated_flow import SimulatedFlow
+from dirigo.testing.source_names import SourceNames
+from dirigo.testing.strategies import SimulatedStrategy, factory_of
 
 _log = logging.getLogger("dirigo")
 
@@ -38,25 +37,28 @@ _EVENTS_MAX = 1_000_000_000  # a simulation that never ends is ended by its sour
 
 
 class Simulation:
-    """One run of a flow, deterministic for its seed.
+    """One run of a flow, or of several that share the workers, deterministic for its seed.
 
     ``rows`` replaces what sources read, by the name of the source (or for the only one): lists of rows, with ``Pause`` and
     ``Abort`` in between. A source that is in ``open_sources`` gets its rows from ``push``, until ``end``.
     Results are collected instead of written, unless ``writes`` is set.
     ``strategy`` is what schedules: a name such as "edf", "module:Class", a ``Strategy``, or a function that makes the one of
-    each worker from its number and a generator of random numbers.
+    each worker from its number and a generator of random numbers. A dict says one for each flow, by the flow's name.
+
+    Of several flows, ``simulation["name"]`` has the rows and figures of each. A source whose name several of them have is
+    given as "flow/source".
     """
 
     def __init__(
         self,
-        flow: Dataflow,
+        flow: Dataflow | Sequence[Dataflow],
         rows: Mapping[str, Iterable[Any]] | Iterable[Any] | None = None,
         *,
         open_sources: str | Iterable[str] = (),
         workers: int = 1,
         seed: int = 0,
         chaos: bool = False,
-        strategy: StrategyLike | StrategyFactory | None = None,
+        strategy: SimulatedStrategy | None = None,
         rows_max: int = ROWS_MAX,
         writes: bool = False,
         network: Network | None = None,
@@ -66,43 +68,57 @@ class Simulation:
             raise DirigoError(f"a source reads at least one row at a time, not {rows_max}.")
         if workers < 1:
             raise DirigoError(f"a simulation needs at least one worker, not {workers}.")
-        self.flow = flow
-        self._scripted = _stand_ins(flow, rows, open_sources)
-        nodes = live_nodes(flow)
-        self._collected = {node.name: MemorySink(node.name) for node in nodes if isinstance(node.work, SinkRows)}
-        ids = list(range(workers))
-        self.job = Job(flow, ids, sources=self._scripted, sinks=None if writes else self._collected)
-        self.job.prepare_sinks()
-        specs = self.job.specs(performs_work=False)  # its time goes by on the virtual clock
+        flows = _all_different(flow)
+        self._sources = SourceNames(flows)
+        self._scripted = self._sources.stand_ins(rows, open_sources)
+        self.flows: dict[str, SimulatedFlow] = {}
         directory = Directory()
-        directory.add_job(specs)
+        for number, each in enumerate(flows):
+            ids = [(number + offset) % workers for offset in range(workers)]  # not all jobs begin at the same worker
+            scripted = {source: script for (of, source), script in self._scripted.items() if of == each.name}
+            made = self.flows[each.name] = SimulatedFlow(each, ids, scripted, writes=writes)
+            directory.add_job(made.specs)
         if strategy is None:
             strategy = Chaos if chaos else Fifo
-        self.elsewhere: Counter[str] = Counter()  # operator -> messages that ran at a lessee
+        jobs = [each.job for each in self.flows.values()]
+        work = {address: _emulated(work) for job in jobs for address, work in job.work.items()}
         self.cluster = SimulatedCluster(
             workers,
             directory,
-            _factory(strategy),
+            factory_of(strategy, [job.properties for job in jobs]),
             network=network or (disorderly_network() if chaos else None),
-            service=(service or ServiceTimes(_random_service if chaos else _SERVICE_S)).with_more(
-                {address: _emulated(work) for address, work in self.job.work.items()}
-            ),
+            service=(service or ServiceTimes(_random_service if chaos else _SERVICE_S)).with_more(work),
             seed=seed,
             trace=self._note,
             fires_timers=True,
             measure=rows_of,
         )
-        self._leaves = {spec.address for spec in specs if not spec.downstreams}
-        self.account = Account()  # of what was executed: latencies, how much was in time, and why not
         self.cluster.account = self._account
         self._rng = self.cluster.rng("sources")
         self._chaos = chaos
         self._rows_max = rows_max
-        self._feeds = {reader.address: self._feed(reader) for reader in self.job.readers}
-        for reader in self.job.readers:
+        self._readers = [reader for job in jobs for reader in job.readers]
+        self._feeds = {reader.address: self._feed(job, reader) for job in jobs for reader in job.readers}
+        for reader in self._readers:
             reader.split.clock = lambda: self.cluster.now
             reader.split.read_for_s = float("inf")
             self.cluster.at(0.0, lambda reader=reader: self._pump(reader))  # type: ignore[misc]
+
+    def __getitem__(self, flow: str) -> SimulatedFlow:
+        """One of the flows, by its name."""
+        if flow not in self.flows:
+            raise DirigoError(f"there is no flow {flow!r} in this simulation; it has {', '.join(self.flows)}.")
+        return self.flows[flow]
+
+    @property
+    def _only(self) -> SimulatedFlow:
+        if len(self.flows) > 1:
+            first = next(iter(self.flows))
+            raise DirigoError(
+                f"several flows run in this simulation, {', '.join(self.flows)}: say which one is meant, for example "
+                f"simulation['{first}'].rows()."
+            )
+        return next(iter(self.flows.values()))
 
     # --- time ----------------------------------------------------------------------------------------------------------
 
@@ -116,7 +132,7 @@ class Simulation:
 
     def finish(self) -> Simulation:
         """End the open sources and run until nothing is left to do."""
-        for reader in self.job.readers:
+        for reader in self._readers:
             if not reader.source.is_bounded:
                 raise DirigoError(
                     f"the source '{reader.source.name}' never ends; use advance(...), or give it other rows with rows=..."
@@ -126,18 +142,21 @@ class Simulation:
                 split.end()
         self.cluster.run(max_events=_EVENTS_MAX)
         unfinished = self.cluster.unfinished()
-        for operator, rows in self.late_rows_dropped.items():
-            _log.warning(
-                "%d row(s) came too late for '%s' and were dropped; take them with .late, or raise the source's "
-                "out_of_orderness",
-                rows,
-                operator,
-            )
+        for flow in self.flows.values():
+            for operator, rows in flow.late_rows_dropped.items():
+                _log.warning(
+                    "%d row(s) came too late for '%s' and were dropped; take them with .late, or raise the source's "
+                    "out_of_orderness",
+                    rows,
+                    operator if len(self.flows) == 1 else f"{flow.name}/{operator}",
+                )
         if unfinished:
-            raise DirigoError(f"the flow '{self.flow.name}' came to a standstill: {'; '.join(unfinished[:5])}.")
+            names = ", ".join(f"'{name}'" for name in self.flows)
+            which = f"flow {names}" if len(self.flows) == 1 else f"flows {names}"
+            raise DirigoError(f"the {which} came to a standstill: {'; '.join(unfinished[:5])}.")
         return self
 
-    # --- rows in, rows out ---------------------------------------------------------------------------------------------
+    # --- rows in -------------------------------------------------------------------------------------------------------
 
     def push(self, source: str, rows: Iterable[Any]) -> None:
         """Hand rows to an open source; they are read when time goes on."""
@@ -149,48 +168,61 @@ class Simulation:
         for split in self._open(source).opened:
             split.end()
 
+    def _open(self, source: str) -> ScriptedSource:
+        script = self._scripted.get(self._sources.of(source))
+        if script is None:
+            raise DirigoError(f"'{source}' is no open source of this simulation; name it in open_sources=[...].")
+        return script
+
+    # --- of the only flow ----------------------------------------------------------------------------------------------
+
+    @property
+    def flow(self) -> Dataflow:
+        return self._only.flow
+
+    @property
+    def job(self) -> Job:
+        return self._only.job
+
     def rows(self, sink: str | None = None) -> list[dict[str, Any]]:
         """What has come to a sink so far; the name can be left out if there is only one."""
-        return self._sink(sink).rows
+        return self._only.rows(sink)
 
     def table(self, sink: str | None = None) -> pa.Table:
-        return self._sink(sink).table
+        return self._only.table(sink)
 
-    def _sink(self, sink: str | None) -> MemorySink:
-        if sink is None and len(self._collected) == 1:
-            (sink,) = self._collected
-        if sink not in self._collected:
-            raise DirigoError(f"name one of the sinks {', '.join(self._collected)}, not {sink!r}.")
-        return self._collected[sink]
+    @property
+    def sinks(self) -> list[str]:
+        return self._only.sinks
 
     @property
     def late_rows_dropped(self) -> dict[str, int]:
         """How many rows came too late and had nowhere to go, by the operator that they were too late for."""
-        return dict(+self.job.plan.late_rows_dropped)
+        return self._only.late_rows_dropped
 
     @property
-    def sinks(self) -> list[str]:
-        return list(self._collected)
+    def elsewhere(self) -> Counter[str]:
+        """By operator: how many messages ran at a lessee."""
+        return self._only.elsewhere
+
+    @property
+    def account(self) -> Account:
+        return self._only.account
 
     @property
     def satisfaction(self) -> Satisfaction:
         """How well the flow's latency objective was met, in virtual time."""
-        return self.account.report()
+        return self._only.satisfaction
 
     @property
     def latency_ms(self) -> dict[str, float]:
         """p50, p95, p99 and max of results, in virtual time."""
-        return percentiles(self.account.latencies)
+        return self._only.latency_ms
 
     # --- inside --------------------------------------------------------------------------------------------------------
 
-    def _feed(self, reader: SourceReader) -> Feed:
-        return self.cluster.source(reader.address, self.job.homes[reader.address], (reader.target,))
-
-    def _open(self, source: str) -> ScriptedSource:
-        if source not in self._scripted:
-            raise DirigoError(f"'{source}' is no open source of this simulation; name it in open_sources=[...].")
-        return self._scripted[source]
+    def _feed(self, job: Job, reader: SourceReader) -> Feed:
+        return self.cluster.source(reader.address, job.homes[reader.address], (reader.target,))
 
     def _pump(self, reader: SourceReader) -> None:
         """Read a source once, and come back when its next rows are due.
@@ -222,24 +254,34 @@ class Simulation:
         self.cluster.at(again_s, lambda: self._pump(reader))
 
     def _account(self, worker: Worker, message: RunnableMessage, trail: Trail) -> None:
-        results = rows_of(message.payload) if type(message) is Data and message.to in self._leaves else 0
-        self.account.note(message, worker.now, trail, results)
+        flow = self.flows[job_of(message.to)]
+        results = rows_of(message.payload) if type(message) is Data and message.to in flow.leaves else 0
+        flow.account.note(message, worker.now, trail, results)
 
     def _note(self, _now: float, what: str, worker: WorkerId, message: Any) -> None:
-        if what == "start" and self.job.homes[message.to] != worker:
-            self.elsewhere[operator_of(message.to)] += 1
+        if what == "start":
+            flow = self.flows[job_of(message.to)]
+            if flow.job.homes[message.to] != worker:
+                flow.elsewhere[operator_of(message.to)] += 1
 
 
-def run(flow: Dataflow, rows: Mapping[str, Iterable[Any]] | Iterable[Any] | None = None, **options: Any) -> Simulation:
-    """Run a flow in the simulator until its input has ended. Options as for ``Simulation``."""
+def run(
+    flow: Dataflow | Sequence[Dataflow], rows: Mapping[str, Iterable[Any]] | Iterable[Any] | None = None, **options: Any
+) -> Simulation:
+    """Run a flow, or several together, in the simulator until all input has ended. Options as for ``Simulation``."""
     return Simulation(flow, rows, **options).finish()
 
 
-def _factory(given: StrategyLike | StrategyFactory) -> StrategyFactory:
-    if callable(given) and not isinstance(given, Strategy | type):
-        return given
-    pattern = strategy_of(given)
-    return lambda *_: for_worker(pattern)
+def _all_different(flow: Dataflow | Sequence[Dataflow]) -> list[Dataflow]:
+    """The flows, each with a name of its own."""
+    flows = [flow] if isinstance(flow, Dataflow) else list(flow)
+    if not flows:
+        raise DirigoError("a simulation needs at least one flow.")
+    names = Counter(each.name for each in flows)
+    for name, count in names.items():
+        if count > 1:
+            raise DirigoError(f"{count} flows of this simulation have the name '{name}'; give each a name of its own.")
+    return flows
 
 
 def _random_service(_message: Any, rng: Random) -> float:
@@ -251,23 +293,3 @@ def _emulated(work: Work) -> ServiceTime:
         return 0.0 if message.critical else work.seconds(message.payload)
 
     return seconds
-
-
-def _stand_ins(
-    flow: Dataflow, rows: Mapping[str, Iterable[Any]] | Iterable[Any] | None, open_sources: str | Iterable[str]
-) -> dict[str, ScriptedSource]:
-    sources: dict[str, Source] = {node.name: node.source for node in flow.nodes if isinstance(node, SourceNode)}
-    open_sources = [open_sources] if isinstance(open_sources, str) else list(open_sources)
-    scripts: dict[str, Iterable[Any]] = {}
-    if isinstance(rows, Mapping):
-        scripts = dict(rows)
-    elif rows is not None:
-        if len(sources) != 1:
-            raise DirigoError(f"say which rows are for which source: rows={{...}} with the names {', '.join(sources)}.")
-        scripts = {next(iter(sources)): rows}
-    for name in [*scripts, *open_sources]:
-        if name not in sources:
-            raise DirigoError(f"the flow '{flow.name}' has no source '{name}'; it has {', '.join(sources)}.")
-    stand_ins = {name: ScriptedSource(sources[name], script) for name, script in scripts.items()}
-    stand_ins |= {name: ScriptedSource(sources[name], ends=False) for name in open_sources}
-    return stand_ins

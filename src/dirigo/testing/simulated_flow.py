@@ -1,0 +1,71 @@
+"""One flow of a simulation: its job, the rows that come out of it, and how well it was served."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from dirigo.flow.api.dataflow import Dataflow, live_nodes
+from dirigo.flow.operators.sink_rows import SinkRows
+from dirigo.flow.plan.job import Job
+from dirigo.flow.sinks.memory import MemorySink
+from dirigo.kernel import DirigoError, FunctionSpec, WorkerId
+from dirigo.scheduling.accounting import Account, Satisfaction, percentiles
+from dirigo.testing.scripted import ScriptedSource
+
+
+class SimulatedFlow:
+    """What ``simulation["name"]`` gives: rows and figures of one flow, while it runs and afterwards."""
+
+    def __init__(
+        self, flow: Dataflow, workers: Iterable[WorkerId], scripted: Mapping[str, ScriptedSource], *, writes: bool
+    ) -> None:
+        self.flow = flow
+        self.scripted = scripted
+        self._collected = {node.name: MemorySink(node.name) for node in live_nodes(flow) if isinstance(node.work, SinkRows)}
+        self.job = Job(flow, list(workers), sources=scripted, sinks=None if writes else self._collected)
+        self.job.prepare_sinks()
+        self.specs: list[FunctionSpec] = self.job.specs(performs_work=False)  # its time goes by on the virtual clock
+        self.leaves = {spec.address for spec in self.specs if not spec.downstreams}
+        self.account = Account()  # of what was executed: latencies, how much was in time, and why not
+        self.elsewhere: Counter[str] = Counter()  # operator -> messages that ran at a lessee
+
+    @property
+    def name(self) -> str:
+        return self.flow.name
+
+    def rows(self, sink: str | None = None) -> list[dict[str, Any]]:
+        """What has come to a sink so far; the name can be left out if there is only one."""
+        return self._sink(sink).rows
+
+    def table(self, sink: str | None = None) -> pa.Table:
+        return self._sink(sink).table
+
+    def _sink(self, sink: str | None) -> MemorySink:
+        if sink is None and len(self._collected) == 1:
+            (sink,) = self._collected
+        if sink not in self._collected:
+            raise DirigoError(f"name one of the sinks {', '.join(self._collected)}, not {sink!r}.")
+        return self._collected[sink]
+
+    @property
+    def sinks(self) -> list[str]:
+        return list(self._collected)
+
+    @property
+    def late_rows_dropped(self) -> dict[str, int]:
+        """How many rows came too late and had nowhere to go, by the operator that they were too late for."""
+        return dict(+self.job.plan.late_rows_dropped)
+
+    @property
+    def satisfaction(self) -> Satisfaction:
+        """How well the flow's latency objective was met, in virtual time."""
+        return self.account.report()
+
+    @property
+    def latency_ms(self) -> dict[str, float]:
+        """p50, p95, p99 and max of results, in virtual time."""
+        return percentiles(self.account.latencies)
