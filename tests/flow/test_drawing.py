@@ -8,6 +8,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.flow.plan.drawing import COLUMNS_MAX, as_mermaid, as_text
+from dirigo.flow.plan.picture import Picture
 from dirigo.flow.sources.source import Source, Split
 from flow.flows import TS_SCHEMA, ScriptedSource, event, run_inline
 
@@ -216,3 +217,19 @@ def test_a_flow_without_a_sink_cannot_be_drawn(draw: object) -> None:
     assert callable(draw)
     with pytest.raises(dg.FlowError, match="'open' has no sink"):
         draw(flow)
+
+
+def test_what_an_operator_is_limited_to_is_told() -> None:
+    flow = dg.Dataflow("limits")
+    stream = flow.source(dg.from_iterable([{"n": 1}]), name="some").limited(lessees_max=2)
+    stream.union(stream, name="none").limited(lessees_max=0).sink(dg.to_memory(name="out"))
+    other = flow.source(dg.from_iterable([{"n": 1}]), name="in_order").limited(lessees_max=2)
+    other.deduplicate("n", name="once").limited(lessees_max=2).sink(dg.to_memory(name="out_2"))
+    assert {box.name: box.marks for box in Picture(flow).boxes} == {
+        "some": "x1, parallel at 3 workers",
+        "none": "x1, at home",
+        "in_order": "x1, ordered",  # for the sake of what is behind it
+        "once": "x4, ordered",
+        "out": "x1, ordered",
+        "out_2": "x4, ordered",
+    }

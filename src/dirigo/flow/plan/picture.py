@@ -44,6 +44,7 @@ class Box:
     partitions_min: int
     partitions_max: int
     is_ordered: bool
+    lessees_max: int | None = None
     takes_errors: bool = False
     is_after_errors: bool = False
     steps: list[str] = field(default_factory=list)
@@ -57,7 +58,10 @@ class Box:
     @property
     def marks(self) -> str:
         """How often it is there, and whether its rows may be spread over workers."""
-        return f"x{span(self.partitions_min, self.partitions_max)}, {'ordered' if self.is_ordered else 'parallel'}"
+        mode = "ordered" if self.is_ordered else "parallel"
+        if not self.is_ordered and self.lessees_max is not None:
+            mode = f"parallel at {self.lessees_max + 1} workers" if self.lessees_max else "at home"
+        return f"x{span(self.partitions_min, self.partitions_max)}, {mode}"
 
 
 class Picture:
@@ -116,6 +120,7 @@ class Picture:
             partitions_min,
             stage.partitions,
             stage.is_ordered,
+            stage.lessees_max,
             takes_errors=node is self.flow.errors_node,
             is_after_errors=node in self._after_errors,
         )
