@@ -49,6 +49,37 @@ def test_a_name_that_was_given_to_a_sink_is_kept_or_refused() -> None:
     assert run(flow).sinks == ["mine", "to_memory", "to_memory_2"]
 
 
+def names_of(flow: dg.Dataflow) -> list[str]:
+    return [node.name for node in flow.nodes]
+
+
+def test_an_automatic_name_gives_way_to_the_same_name_of_a_user() -> None:
+    flow = dg.Dataflow("names")
+    rows = flow.source(dg.from_iterable(ROWS))
+    first = rows.filter(dg.col("key") > 0)
+    second = rows.filter(dg.col("key") > 1)
+    assert [first.name, second.name] == ["filter", "filter_2"]
+    mine = rows.filter(dg.col("key") > 2, name="filter")
+    assert [first.name, second.name, mine.name] == ["filter_3", "filter_2", "filter"]
+    rows.filter(dg.col("key") > 2, name="filter_4")
+    assert rows.filter(dg.col("key") > 3).name == "filter_5"
+    second.named("filter_3").sink(dg.to_memory(name="rows"))
+    assert names_of(flow) == ["rows_2", "filter_6", "filter_3", "filter", "filter_4", "filter_5", "rows"]
+    assert run(flow).sinks == ["rows"]
+    with pytest.raises(dg.FlowError, match="two operators with the name 'filter'"):
+        first.named("filter")
+
+
+def test_a_name_that_was_given_to_a_source_does_not_give_way() -> None:
+    flow = dg.Dataflow("names")
+    stream = flow.source(dg.from_iterable(ROWS)).filter(dg.col("key") > 0)
+    mine = flow.source(dg.from_iterable(ROWS, name="filter"))
+    again = flow.source(dg.from_iterable(ROWS, name="filter"))
+    assert [stream.name, mine.name, again.name] == ["filter_2", "filter", "filter_3"]
+    with pytest.raises(dg.FlowError, match="two operators with the name 'filter'"):
+        stream.named("filter")
+
+
 def test_late_rows_that_are_dropped_do_not_go_unnoticed(caplog: pytest.LogCaptureFixture) -> None:
     flow = dg.Dataflow("late")
     rows = flow.source(dg.from_iterable([*ROWS, {"key": 1, "at": 900}, {"key": 1, "at": 1}], time="at"))

@@ -50,6 +50,7 @@ class EventSource(GeneratorSource):
             idle_after=None,
             name=name,
         )
+        self.default_name = name
         self.generator = generator
         self.events = events
 

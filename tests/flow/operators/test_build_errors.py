@@ -169,14 +169,11 @@ PROBLEMS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "union of two flows": (
         lambda: timed().union(timed(dg.Dataflow("other"))),
-        "union: the streams 'union' and 'rows' belong to different dataflows; make both from one.",
+        "union: the streams 'rows' and 'rows' belong to different dataflows; make both from one.",
     ),
     "union of other columns": (
         union_of_other_columns,
-        (
-            "union: the columns of 'select' (key string) are not those of the union (key string, value int64, ts int64); "
-            "use select to make them alike."
-        ),
+        "union: 'select' has no column 'value' like the others of the union; add it, or drop it from them.",
     ),
     "union without time": (
         union_without_time,

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 import dirigo as dg
+from dirigo.testing import run
 from flow.flows import event, results
 
 ROWS = [event("a", 1, 0), event("b", 2, 15)]
@@ -35,14 +36,65 @@ def test_a_renamed_time_column_stays_the_time() -> None:
     assert [row["window_start"] for row in out] == [0, 10]
 
 
-@pytest.mark.parametrize("step", ["select", "drop", "replace"])
+NAMES = {"select": "select", "drop": "drop", "replace": "with_columns"}
+
+
+@pytest.mark.parametrize("step", NAMES)
 def test_a_stream_without_its_time_column_has_no_time(step: str) -> None:
     def build(s: dg.Stream) -> dg.Stream:
         rest = {"select": s.select("key"), "drop": s.drop("ts"), "replace": s.with_columns(ts=dg.col("ts") + 1)}[step]
         return rest.window(dg.Tumbling("10ms")).aggregate(n=dg.count())
 
-    with pytest.raises(dg.FlowError, match="has no time; name its time column at the source"):
+    with pytest.raises(
+        dg.FlowError, match=rf"has no time, since '{NAMES[step]}' .*its time 'ts'.*; keep that column as it is"
+    ):
         results(ROWS, build)
+
+
+STAMPED = pa.table({"key": ["a", "b"], "at": pa.array([0, 15], pa.timestamp("ms", "UTC"))})
+
+
+def stamped(time: str = "at") -> dg.Stream:
+    return dg.Dataflow("flow").source(dg.from_iterable(STAMPED, time=time))
+
+
+@pytest.mark.parametrize("target", ["timestamp[us, UTC]", "timestamp[ms]", "timestamp[s]", "int64"])
+def test_a_cast_to_another_type_of_time_keeps_the_time(target: str) -> None:
+    flow = dg.Dataflow("flow")
+    cast = flow.source(dg.from_iterable(STAMPED.slice(0, 1), time="at")).with_columns(at=dg.col("at").cast(target))
+    assert cast.time is not None
+    assert cast.time.type == cast.schema.field("at").type
+    cast.window(dg.Tumbling("10ms")).aggregate(n=dg.count()).sink(dg.to_memory())
+    assert [row["n"] for row in run(flow).rows()] == [1]
+
+
+def test_the_time_is_that_of_the_column_with_its_name_and_otherwise_the_first_with_its_values() -> None:
+    both = stamped().with_columns(copy=dg.col("at").cast("timestamp[us]"))
+    assert both.time is not None
+    assert both.time.name == "at"
+    moved = stamped().select("key", when=dg.col("at").cast("timestamp[us]"), again="at")
+    assert moved.time is not None
+    assert (moved.time.name, moved.time.type) == ("when", pa.timestamp("us"))
+    kept = stamped().with_columns(at=dg.col("at").cast("string"), when=dg.col("at"))
+    assert kept.time is not None
+    assert kept.time.name == "when"
+
+
+@pytest.mark.parametrize(
+    "casts", [["string"], ["date32"], ["string", "timestamp[ms]"], ["timestamp[us]", "int64"], ["int64", "timestamp[us]"]]
+)
+def test_a_cast_to_something_else_loses_the_time_and_whoever_needs_it_says_where(casts: list[str]) -> None:
+    value = dg.col("at")
+    for each in casts:
+        value = value.cast(each)
+    lost = stamped().with_columns(at=value).filter(dg.col("key") == "a")
+    assert lost.time is None
+    with pytest.raises(dg.FlowError) as found:
+        lost.window(dg.Tumbling("10ms"))
+    assert str(found.value) == (
+        "a window on 'filter': the stream 'filter' has no time, since 'with_columns' makes its time 'at' something else; "
+        "keep that column as it is, rename it, or cast it to another timestamp."
+    )
 
 
 def test_map_batches_gets_and_gives_arrow() -> None:
@@ -74,6 +126,9 @@ def test_a_time_column_under_an_alias_stays_the_time() -> None:
         ROWS, lambda s: s.select("key", dg.col("ts").alias("at")).window(dg.Tumbling("10ms")).aggregate(n=dg.count())
     )
     assert [row["window_start"] for row in out] == [0, 10]
+    cast = dg.col("ts").cast("timestamp[ms]").alias("at")
+    out = results(ROWS, lambda s: s.select("key", cast).window(dg.Tumbling("10ms")).aggregate(n=dg.count()))
+    assert [row["n"] for row in out] == [1, 1]
 
 
 @pytest.mark.parametrize("method", ["select", "with_columns", "key_by"])

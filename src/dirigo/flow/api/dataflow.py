@@ -106,8 +106,9 @@ class Dataflow:
         self.emulated: dict[Node, Work] = {}
         self.nodes: list[Node] = []
         self.errors_node: Node | None = None
-        self._names: Counter[str] = Counter()
-        self._taken: set[str] = set()
+        self._counts: Counter[str] = Counter()  # of automatic names, by kind
+        self._given: set[str] = set()  # names that the user chose
+        self._automatic: dict[str, str] = {}  # names that were made, and of which kind
 
     def source(self, source: Source, *, name: str | None = None, splits: int | None = None) -> Stream:
         """Read from a source; ``splits`` of it at once, if it can be split."""
@@ -120,7 +121,7 @@ class Dataflow:
             )
         splits = self.splits if splits is None else splits
         check_count(splits, f"dataflow '{self.name}': splits of a source")
-        work = SourceRows(self.name_for(source.name, name), source, self.row_bytes_max)
+        work = SourceRows(self._name_of_source(source, name), source, self.row_bytes_max)
         return Stream(self, StreamOutput(self.add(SourceNode(work, source, splits))))
 
     @property
@@ -163,23 +164,44 @@ class Dataflow:
         return node
 
     def name_for(self, kind: str, wanted: str | None) -> str:
-        """A name of its own for a node: the one that was asked for, or one made from its kind."""
-        if wanted is not None:
-            check_name(wanted, "an operator needs a name")
-            if wanted in self._taken:
-                raise FlowError(
-                    f"dataflow '{self.name}': there are two operators with the name '{wanted}'; "
-                    "choose another for one of them."
-                )
-            self._taken.add(wanted)
-            return wanted
-        base = re.sub(r"[^\w.+-]+", "_", kind, flags=re.ASCII)
+        """A name of its own for a node: the one that was asked for, or one made from its kind.
+
+        A name that was made gives way to one that is asked for later, and no other name changes.
+        """
+        if wanted is None:
+            return self._automatic_name(kind)
+        check_name(wanted, "an operator needs a name")
+        if wanted in self._given:
+            raise FlowError(
+                f"dataflow '{self.name}': there are two operators with the name '{wanted}'; choose another for one of them."
+            )
+        self._given.add(wanted)
+        if wanted in self._automatic:
+            made = self._automatic.pop(wanted)
+            for node in self.nodes:
+                if node.name == wanted:
+                    node.work.name = self._automatic_name(made)
+        return wanted
+
+    def _name_of_source(self, source: Source, wanted: str | None) -> str:
+        """That of the source, if the user gave it one that is still free."""
+        own = _plain_name(source.name)
+        is_given = source.name != source.default_name and own not in self._given
+        return self.name_for(source.name, own if wanted is None and is_given else wanted)
+
+    def _automatic_name(self, kind: str) -> str:
+        base = _plain_name(kind)
         while True:
-            self._names[base] += 1
-            name = base if self._names[base] == 1 else f"{base}_{self._names[base]}"
-            if name not in self._taken:
-                self._taken.add(name)
+            self._counts[base] += 1
+            name = base if self._counts[base] == 1 else f"{base}_{self._counts[base]}"
+            if name not in self._given and name not in self._automatic:
+                self._automatic[name] = kind
                 return name
+
+
+def _plain_name(text: str) -> str:
+    """The text as a name: with other letters only where a name may not have them."""
+    return re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII)[:_NAME_LETTERS_MOST]
 
 
 def check_name(name: object, what: str) -> None:

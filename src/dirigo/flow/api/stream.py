@@ -26,6 +26,7 @@ from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.event_time.windows import Sliding, Tumbling, Window
 from dirigo.flow.exchange.emitter import LATE, MAIN
 from dirigo.flow.expressions.expression import Expression
+from dirigo.flow.operators.align import Align
 from dirigo.flow.operators.deduplicate import Deduplicate
 from dirigo.flow.operators.joins.interval_join import IntervalJoin
 from dirigo.flow.operators.joins.join import Join
@@ -37,6 +38,7 @@ from dirigo.flow.operators.pass_through import PassThrough
 from dirigo.flow.operators.process import Process
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.operators.steps import BatchMap, Flag, Project, RowFilter, RowFlag, RowFlatMap, RowMap, Side, Step, Where
+from dirigo.flow.rows.common_types import common_schema
 from dirigo.flow.rows.row import Row, batch_of
 from dirigo.flow.rows.schema import SchemaLike, as_schema, did_you_mean, require_columns
 from dirigo.flow.sinks.sink import Sink
@@ -207,12 +209,26 @@ class Stream:
     # --- together ------------------------------------------------------------------------------------------------------
 
     def union(self, *others: Stream, name: str | None = None) -> Union:
-        """The rows of this stream and of others with the same columns."""
-        node = Node(PassThrough(self.flow.name_for("union", name), self, "union"), [self.output])
-        union = Union(self.flow, StreamOutput(self.flow.add(node)))
+        """The rows of this stream and of others with the same columns, by name: their order is that of this stream.
+
+        Where types differ, the union has one that holds all values as they are, such as int64 for int32 and int64.
+        """
+        name = self.flow.name_for("union", name)
+        schema = self.schema
+        for other in others:
+            self._same_flow(other, name)
+            schema = common_schema(schema, other.schema, f"{name}: '{other.name}'", widens=True)
+        first = self._aligned(schema, name)
+        union = Union(self.flow, StreamOutput(self.flow.add(Node(PassThrough(name, first, "union"), [first.output]))))
         for other in others:
             union.add(other)
         return union
+
+    def _aligned(self, schema: pa.Schema, what: str) -> Stream:
+        """The same rows with the columns of a union, in its order and types."""
+        if self.schema.equals(schema):
+            return self
+        return self._step(Align(self.flow.name_for(f"{what}.align", None), schema, self.time))
 
     def join(
         self,
@@ -357,11 +373,36 @@ class Stream:
 
     def _required_time(self, what: str) -> TimeColumn:
         if self.time is None:
+            loser = self._lost_time_at()
+            if loser is not None:
+                column = loser.inputs[0].node.work.time
+                assert column is not None
+                how = (
+                    f"makes its time '{column.name}' something else"
+                    if column.name in loser.work.schema.names
+                    else (f"leaves out its time '{column.name}'")
+                )
+                raise FlowError(
+                    f"{what}: the stream '{self.name}' has no time, since '{loser.name}' {how}; keep that column as it is, "
+                    "rename it, or cast it to another timestamp."
+                )
             raise FlowError(
                 f"{what}: the stream '{self.name}' has no time; "
                 "name its time column at the source or in process() (time='...'), and keep that column."
             )
         return self.time
+
+    def _lost_time_at(self) -> Node | None:
+        """The step where the time of the rows was lost, if they had one."""
+        node = self.output.node
+        while self.output.name == MAIN and isinstance(node.work, Step) and node.work.time is None:
+            upstream = node.inputs[0]
+            if upstream.name != MAIN:
+                return None
+            if upstream.node.work.time is not None:
+                return node
+            node = upstream.node
+        return None
 
     def _same_flow(self, other: Stream, what: str) -> None:
         if not isinstance(other, Stream):
@@ -377,11 +418,7 @@ class Union(Stream):
 
     def add(self, other: Stream) -> None:
         self._same_flow(other, self.name)
-        if not other.schema.equals(self.schema):
-            raise FlowError(
-                f"{self.name}: the columns of '{other.name}' ({_columns(other.schema)}) are not those of the union "
-                f"({_columns(self.schema)}); use select to make them alike."
-            )
+        common_schema(self.schema, other.schema, f"{self.name}: '{other.name}'", widens=False)
         if self.time is not None and (other.time is None or other.time.name != self.time.name):
             raise FlowError(f"{self.name}: '{other.name}' has no time '{self.time.name}' like the others of the union.")
         if self.time is not None and other.time is not None and other.time.offset_ms != self.time.offset_ms:
@@ -393,8 +430,4 @@ class Union(Stream):
                 f"{self.name}: the time '{self.time.name}' is the end of a window in {ends}, but not in {others}; "
                 "union the streams before the windows, or drop that column from all of them."
             )
-        self.output.node.inputs.append(other.output)
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
+        self.output.node.inputs.append(other._aligned(self.schema, self.name).output)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +53,23 @@ class TimeColumn:
             return self
         is_time = pa.types.is_timestamp(kind) or pa.types.is_int64(kind)
         return TimeColumn(self.name, kind, self.offset_ms) if is_time else None
+
+    def cast(self, types: Sequence[pa.DataType]) -> TimeColumn | None:
+        """The same times after these casts; None if the values mean other times then, or none.
+
+        A number counts milliseconds as a time column, but the unit of the timestamp in a cast.
+        """
+        kind = self.type
+        for target in types:
+            if kind == target:
+                continue
+            units = [each.unit if pa.types.is_timestamp(each) else "ms" for each in (kind, target)]
+            if not all(pa.types.is_timestamp(each) or pa.types.is_int64(each) for each in (kind, target)):
+                return None
+            if not (pa.types.is_timestamp(kind) and pa.types.is_timestamp(target)) and units != ["ms", "ms"]:
+                return None
+            kind = target
+        return replace(self, type=kind)
 
     def read(self, batch: pa.RecordBatch) -> Times:
         """The times of all rows, in milliseconds. A null reads as -1, which no valid time is."""

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from dirigo.flow.errors import FlowError
 from dirigo.flow.expressions.cases import Cases, when
-from dirigo.flow.expressions.node import Alias, Call, Expression, as_expression, col, lit
+from dirigo.flow.expressions.node import Alias, Call, Expression, as_expression, casts_of, col, lit
 from dirigo.flow.expressions.udf import FunctionCall, udf
 from dirigo.flow.rows.schema import require_columns
 
-__all__ = ["Cases", "Expression", "as_expression", "col", "lit", "type_of", "udf", "when"]
+__all__ = ["Cases", "Expression", "as_expression", "casts_of", "col", "lit", "type_of", "udf", "when"]
 
 
 def type_of(expression: Expression, schema: pa.Schema, what: str) -> pa.DataType:

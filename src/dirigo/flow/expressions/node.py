@@ -366,6 +366,16 @@ def col(name: str) -> Expression:
     return Column(name)
 
 
+def casts_of(expression: Expression) -> tuple[str, list[pa.DataType]] | None:
+    """The one column whose values these are, and the types that they are cast to in turn; None for anything computed."""
+    types: list[pa.DataType] = []
+    while isinstance(expression, Alias) or (isinstance(expression, Call) and expression.kernel is kernels.cast):
+        if isinstance(expression, Call):
+            types.append(expression.arguments[0])
+        (expression,) = expression.operands
+    return (expression.name, types[::-1]) if isinstance(expression, Column) else None
+
+
 def lit(value: Any) -> Expression:
     """One plain value for all rows."""
     if isinstance(value, Unfinished):

@@ -6,6 +6,7 @@ A step has no actor of its own where it can be fused to the operator before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from dirigo.flow.errors import FlowError, note_place
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.exchange.emitter import Branch, Emitter
-from dirigo.flow.expressions.expression import Expression, type_of
+from dirigo.flow.expressions.expression import Expression, casts_of, type_of
 from dirigo.flow.rows.bad_rows import Bad, try_each_part
 from dirigo.flow.rows.own_memory import owned
 from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of, told
@@ -93,13 +94,12 @@ class Project(Step):
         super().__init__(name, pa.schema(fields), self._time_after(time))
 
     def _time_after(self, time: TimeColumn | None) -> TimeColumn | None:
-        """The time column may be renamed; a stream without it has no time any more."""
+        """The time column may be renamed, or cast to another type of time; a stream without it has no time any more."""
         if time is None:
             return None
-        for column, value in self._columns.items():
-            if value == time.name:
-                return TimeColumn(column, time.type, time.offset_ms)
-        return None
+        times = {column: kept for column, value in self._columns.items() if (kept := _time_in(value, time)) is not None}
+        name = time.name if time.name in times else next(iter(times), None)
+        return None if name is None else replace(times[name], name=name)
 
     def describe(self) -> str:
         names = ", ".join(self._columns)
@@ -110,6 +110,12 @@ class Project(Step):
             batch.column(value) if isinstance(value, str) else value[0].evaluate(batch) for value in self._columns.values()
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _time_in(value: str | tuple[Expression, pa.DataType], time: TimeColumn) -> TimeColumn | None:
+    """The time as it is in a column that is chosen or computed, if these are its values."""
+    column, types = (value, []) if isinstance(value, str) else casts_of(value[0]) or ("", [])
+    return time.cast(types) if column == time.name else None
 
 
 def require_condition_type(condition: Expression, schema: pa.Schema, name: str) -> None:

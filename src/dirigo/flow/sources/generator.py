@@ -41,6 +41,8 @@ def from_generator(
 class GeneratorSource(Source):
     """Rows that a function makes out of their numbers."""
 
+    default_name = "generator"
+
     def __init__(
         self,
         fn: RowMaker,

@@ -49,6 +49,7 @@ class HeldBackSource(Source):
             out_of_orderness=f"{source.out_of_orderness_ms}ms",
             idle_after=None if source.idle_after_ms is None else f"{source.idle_after_ms}ms",
         )
+        self.default_name = source.default_name
         self.source = source
 
     @property

@@ -42,6 +42,8 @@ def from_iterable(
 class IterableSource(Source):
     """Rows out of a Python iterable. It cannot be split."""
 
+    default_name = "rows"
+
     def __init__(
         self,
         rows: Iterable[Any] | Callable[[], Iterable[Any]] | pa.RecordBatch | pa.Table,

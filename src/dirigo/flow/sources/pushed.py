@@ -44,6 +44,8 @@ class Queue(Protocol):
 class PushedSource(Source):
     """Rows that are pushed from outside. The host ends it, when whoever pushes has ended."""
 
+    default_name = "pushed"
+
     def __init__(
         self,
         schema: SchemaLike,

@@ -53,6 +53,8 @@ def from_socket(
 class SocketSource(Source):
     """Lines from a server. There is one connection, so it cannot be split."""
 
+    default_name = "lines"
+
     def __init__(
         self,
         host: str,

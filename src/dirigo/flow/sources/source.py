@@ -71,6 +71,8 @@ class Split(ABC):
 class Source(ABC):
     """What a user hands to a dataflow as the place where rows come from."""
 
+    default_name: str = ""
+    """The name of a source that was given none. A name that the user gave is kept, and others give way to it."""
     rows_per_message: int = 1 << 30  # at most; a source for which each row is a message of its own says 1
 
     def __init__(

@@ -64,6 +64,8 @@ def from_spark(
 class SparkSource(PushedSource):
     """Rows that a Spark query pushes. Where it is unpickled, only the description of the rows is left: no DataFrame."""
 
+    default_name = "spark"
+
     def __init__(
         self,
         df: Any,

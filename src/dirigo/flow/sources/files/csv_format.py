@@ -31,6 +31,8 @@ _QUOTE: Final = b'"'
 class CsvFormat(LineFormat):
     """A row is one line, so a value cannot hold a line break: one stray quote must not swallow the rows after it."""
 
+    default_name = "csv"
+
     def __init__(self, schema: pa.Schema, delimiter: str, has_header: bool, what: str) -> None:
         super().__init__(schema)
         self._delimiter = delimiter

@@ -31,6 +31,8 @@ class JsonFormat(LineFormat):
     What JSON has no type for is text: timestamps, dates and times in ISO 8601, bytes in base 64, decimals (or numbers).
     """
 
+    default_name = "json_lines"
+
     def __init__(self, schema: pa.Schema, what: str) -> None:
         super().__init__(schema)
         for field in schema:

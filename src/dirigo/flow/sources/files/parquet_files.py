@@ -21,6 +21,8 @@ _BUFFER_BYTES: Final = 1 << 18  # per column; without a buffer, a whole row grou
 class ParquetSource(Source):
     """Rows out of Parquet files that all have the same columns. It is split by files."""
 
+    default_name = "parquet"
+
     def __init__(
         self,
         path: PathArgument,

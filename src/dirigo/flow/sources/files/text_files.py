@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
@@ -37,6 +37,8 @@ class UnreadableTypeError(UnfitLinesError):
 
 class LineFormat(ABC):
     """How lines become rows. It is told of which file the next lines are, and may keep its first line."""
+
+    default_name: ClassVar[str]  # of a source of such lines
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -86,6 +88,7 @@ class TextSource(Source):
             out_of_orderness=out_of_orderness,
             idle_after=idle_after,
         )
+        self.default_name = line_format.default_name
         self.files = list(files)
         self._format = line_format
 
