@@ -14,6 +14,7 @@ import pyarrow.csv as pa_csv
 
 from dirigo.flow.errors import FlowError
 from dirigo.flow.rows.schema import unknown_column
+from dirigo.flow.sources.files.inference import infer_schema
 from dirigo.flow.sources.files.line_blocks import first_block
 from dirigo.flow.sources.files.text_files import (
     LineFormat,
@@ -140,32 +141,27 @@ def header_of(file: Path, block: bytes, delimiter: str, what: str) -> tuple[list
 
 
 def infer_csv_schema(files: Sequence[Path], delimiter: str, has_header: bool, what: str) -> pa.Schema:
-    """The columns and types in the first block of lines. A column without any value is taken for text."""
-    for file in files:
-        block = first_block(file, what)
-        if block is None:
-            continue
-        options = pa_csv.ReadOptions(use_threads=False, block_size=len(block.text) + 1)
+    """The columns and types in the first lines."""
+
+    def read(file: Path, text: bytes, as_text: Sequence[str]) -> pa.Table | None:
+        options = pa_csv.ReadOptions(use_threads=False, block_size=len(text) + 1)
         if has_header:
-            names, length = header_of(file, block.text, delimiter, what)
-            options.column_names = names
+            options.column_names, length = header_of(file, text, delimiter, what)
         else:
             length, options.autogenerate_column_names = 0, True
-        lines = block.text[length:]
+        lines = text[length:]
         if lines.isspace() or not lines:
-            continue
-        try:
-            schema = pa_csv.read_csv(
-                pa.BufferReader(lines),
-                options,
-                pa_csv.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda _: "skip"),
-                pa_csv.ConvertOptions(null_values=_NULLS),
-            ).schema
-        except pa.ArrowException as error:
-            reason = first_sentence(error)
-            raise FlowError(f"{what}: the columns of '{file}' cannot be worked out ({reason}); give schema=.") from None
-        return pa.schema([(field.name, pa.string() if pa.types.is_null(field.type) else field.type) for field in schema])
-    raise FlowError(f"{what}: there are no rows to work the columns out from; give schema=.")
+            return None
+        return pa_csv.read_csv(
+            pa.BufferReader(lines),
+            options,
+            pa_csv.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda _: "skip"),
+            pa_csv.ConvertOptions(
+                null_values=_NULLS, strings_can_be_null=True, column_types=dict.fromkeys(as_text, pa.string())
+            ),
+        )
+
+    return infer_schema(files, read, what)
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.sources.files.line_blocks import first_block
+from dirigo.flow.sources.files.inference import infer_schema
 from dirigo.flow.sources.files.text_files import (
     LineFormat,
     UnfitLinesError,
@@ -85,14 +85,12 @@ class JsonFormat(LineFormat):
 
 
 def infer_json_schema(files: Sequence[Path], what: str) -> pa.Schema:
-    """The fields and types in the first block of lines. A column without any value is taken for text."""
-    for file in files:
-        block = first_block(file, what)
-        if block is None or block.text.isspace():
-            continue
+    """The fields and types in the first lines."""
+
+    def read(file: Path, text: bytes, as_text: Sequence[str]) -> pa.Table:
         decode = msgspec.json.Decoder(dict[str, Any]).decode
         lines = []
-        for line in block.text.split(b"\n"):
+        for line in text.split(b"\n"):
             try:
                 decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError):
@@ -100,13 +98,11 @@ def infer_json_schema(files: Sequence[Path], what: str) -> pa.Schema:
             lines.append(line)
         if not lines:
             raise FlowError(f"{what}: the first lines of '{file}' are no JSON objects; check the file.")
-        try:
-            schema = _read(b"\n".join(lines) + b"\n", pa_json.ParseOptions()).schema
-        except pa.ArrowException as error:
-            reason = first_sentence(error)
-            raise FlowError(f"{what}: the columns of '{file}' cannot be worked out ({reason}); give schema=.") from None
-        return pa.schema([(field.name, pa.string() if pa.types.is_null(field.type) else field.type) for field in schema])
-    raise FlowError(f"{what}: there are no rows to work the columns out from; give schema=.")
+        told = pa.schema([(name, pa.string()) for name in as_text])
+        options = pa_json.ParseOptions(explicit_schema=told if as_text else None)
+        return _read(b"\n".join(lines) + b"\n", options)
+
+    return infer_schema(files, read, what)
 
 
 def _read(text: bytes, options: pa_json.ParseOptions) -> pa.Table:

@@ -12,6 +12,7 @@ from dirigo.flow.errors import FlowError
 
 BLOCK_BYTES: Final = 1 << 17
 LINE_LIMIT_BYTES: Final = 16 << 20
+_FIRST_BLOCKS_MOST: Final = 32
 _KEPT_OF_LONG_LINE_BYTES: Final = 1 << 20
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -91,10 +92,28 @@ class LineBlocks:
 
 def first_block(path: Path, what: str) -> LineBlock | None:
     """The first lines of a file, to see what it is; None if it is empty."""
+    return next(iter(_first_blocks(path, 1, what)), None)
+
+
+def first_lines(path: Path, count: int, what: str) -> bytes:
+    """About so many whole lines from the beginning of a file, fewer where they are very long."""
+    blocks = _first_blocks(path, count, what)
+    text = b"".join(block.text for block in blocks if not block.is_too_long)
+    lines = text.split(b"\n", count)
+    return text if len(lines) <= count else b"\n".join(lines[:count]) + b"\n"
+
+
+def _first_blocks(path: Path, lines: int, what: str) -> list[LineBlock]:
+    found: list[LineBlock] = []
     try:
         blocks = LineBlocks(path)
         try:
-            return blocks.next()
+            while sum(block.text.count(b"\n") for block in found) < lines and len(found) < _FIRST_BLOCKS_MOST:
+                block = blocks.next()
+                if block is None:
+                    break
+                found.append(block)
+            return found
         finally:
             blocks.close()
     except (pa.ArrowException, OSError) as error:
