@@ -1,7 +1,9 @@
 """Places and names that nobody may share, and names that people of other engines would try."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,40 @@ def test_a_sink_cannot_replace_what_its_flow_reads(tmp_path: Path, sink: type[dg
     last.source(read(tmp_path)).sink(kept)
     run(last, writes=True)
     assert len(kept.rows) == len(ROWS)
+
+
+REMOTE = ["s3://bucket/x", "hdfs://host:9000/x", "dbfs:/x", "gs://b", "https://host/x.csv"]
+
+
+@pytest.mark.parametrize("path", [*REMOTE, *map(Path, REMOTE), "file://elsewhere/x"], ids=str)
+@pytest.mark.parametrize("opens", [dg.from_csv, dg.from_json_lines, dg.from_parquet, dg.to_parquet, dg.to_json_lines])
+def test_a_place_elsewhere_is_not_taken_for_a_local_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: Callable[[Any], object], path: str | Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(dg.FlowError, match=r"is no local path, and other file systems are not supported; mount it"):
+        opens(path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_url_of_a_local_file_is_that_file(tmp_path: Path) -> None:
+    place = tmp_path / "my files"
+    flow = dg.Dataflow("first")
+    flow.source(dg.from_iterable(ROWS)).sink(dg.to_parquet(place.as_uri()))
+    run(flow, writes=True)
+    assert list(place.glob("*.parquet"))
+    again = dg.Dataflow("again")
+    again.source(dg.from_parquet(place.as_uri())).sink(dg.to_memory())
+    assert len(run(again).rows()) == len(ROWS)
+    assert dg.to_parquet("a:b").place == Path("a:b")
+
+
+@pytest.mark.parametrize("path", ["", None, 7, b"out", "a\0b"])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    with pytest.raises(dg.FlowError, match="is no path"):
+        dg.to_parquet(path)
+    with pytest.raises(dg.FlowError, match="is no path"):
+        dg.from_csv(path)
 
 
 def test_a_name_that_was_given_to_a_sink_is_kept_or_refused() -> None:

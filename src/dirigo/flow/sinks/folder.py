@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from pathlib import Path
 
 from dirigo.flow.errors import FlowError
-
-PathArgument = str | PathLike[str]
 
 
 def prepare_folder(folder: Path, pattern: str, overwrite: bool, what: str) -> None:

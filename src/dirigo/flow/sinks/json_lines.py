@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.sinks.folder import PathArgument, make_folder, prepare_folder
+from dirigo.flow.local_path import PathArgument, local_path
+from dirigo.flow.sinks.folder import make_folder, prepare_folder
 from dirigo.flow.sinks.sink import Sink, Writer
 
 _PATTERN: Final = "part-*.jsonl"
@@ -23,7 +24,7 @@ def to_json_lines(path: PathArgument, overwrite: bool = False, *, name: str = "t
     Timestamps are in ISO 8601 and UTC (one without a zone is taken for UTC), decimals are text, bytes are base 64; a number
     that is no number (NaN) or infinite is null.
     """
-    return JsonLinesSink(Path(path), overwrite, name)
+    return JsonLinesSink(local_path(path, name), overwrite, name)
 
 
 class JsonLinesSink(Sink):

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dirigo.flow.errors import FlowError
-from dirigo.flow.sinks.folder import PathArgument, make_folder, prepare_folder
+from dirigo.flow.local_path import PathArgument, local_path
+from dirigo.flow.sinks.folder import make_folder, prepare_folder
 from dirigo.flow.sinks.sink import Sink, Writer
 
 _PATTERN: Final = "part-*.parquet"
@@ -25,7 +26,7 @@ def to_parquet(
     A watermark does not complete a file, since that would make very many small ones: a stream without end shows its results
     every `rows_per_file` rows. An empty result leaves one file, with the columns and no rows.
     """
-    return ParquetSink(Path(path), rows_per_file, overwrite, name)
+    return ParquetSink(local_path(path, name), rows_per_file, overwrite, name)
 
 
 class ParquetSink(Sink):

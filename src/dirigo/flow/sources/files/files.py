@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
+from dirigo.flow.local_path import PathArgument
 from dirigo.flow.rows.schema import SchemaLike, as_schema
 from dirigo.flow.sources.files.csv_format import CsvFormat, infer_csv_schema
 from dirigo.flow.sources.files.json_format import JsonFormat, infer_json_schema
 from dirigo.flow.sources.files.parquet_files import ParquetSource
-from dirigo.flow.sources.files.paths import PathArgument, files_at
+from dirigo.flow.sources.files.paths import files_at
 from dirigo.flow.sources.files.text_files import TextSource
 
 

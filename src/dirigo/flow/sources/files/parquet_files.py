@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 
 from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
+from dirigo.flow.local_path import PathArgument
 from dirigo.flow.rows.schema import require_columns
-from dirigo.flow.sources.files.paths import PathArgument, dealt_out, files_at
+from dirigo.flow.sources.files.paths import dealt_out, files_at
 from dirigo.flow.sources.source import Source, SourceBatch, Split, require_wanted
 
 _BUFFER_BYTES: Final = 1 << 18  # per column; without a buffer, a whole row group is read at once

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
 from pathlib import Path
 
 from dirigo.flow.errors import FlowError
-
-PathArgument = str | PathLike[str]
+from dirigo.flow.local_path import PathArgument, local_path
 
 
 def files_at(path: PathArgument, what: str) -> list[Path]:
@@ -16,7 +14,7 @@ def files_at(path: PathArgument, what: str) -> list[Path]:
 
     Names that start with a dot or an underscore are skipped: by custom they are no data, but marks and unfinished work.
     """
-    place = Path(path)
+    place = local_path(path, what)
     if place.is_file():
         return [place]
     if not place.is_dir():
