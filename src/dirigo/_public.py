@@ -34,9 +34,22 @@ from dirigo.flow.expressions.expression import Expression, col, lit, udf, when
 from dirigo.flow.operators.windows.row_functions import Group
 from dirigo.flow.plan.job import Job
 from dirigo.flow.rows.row import Row
-from dirigo.flow.sinks import Sink, to_callback, to_console, to_json_lines, to_memory, to_nothing, to_parquet, to_spark
+from dirigo.flow.sinks import (
+    Sink,
+    Writer,
+    to_callback,
+    to_console,
+    to_json_lines,
+    to_memory,
+    to_nothing,
+    to_parquet,
+    to_spark,
+)
 from dirigo.flow.sources import (
+    BadRow,
     Source,
+    SourceBatch,
+    Split,
     from_csv,
     from_generator,
     from_iterable,
@@ -86,6 +99,7 @@ else:
 __all__ = [
     "SLO",
     "Aggregate",
+    "BadRow",
     "Client",
     "Cluster",
     "Dataflow",
@@ -115,6 +129,8 @@ __all__ = [
     "Sink",
     "Sliding",
     "Source",
+    "SourceBatch",
+    "Split",
     "Strategy",
     "StrategyExtras",
     "Stream",
@@ -122,6 +138,7 @@ __all__ = [
     "Tumbling",
     "ValueState",
     "WindowedStream",
+    "Writer",
     "avg",
     "col",
     "count",

@@ -403,6 +403,15 @@ class Submit(_Record, frozen=True):
     budget_bytes: int
     strategy: bytes | None = None  # the pool's if there is none
     strategy_name: str = ""
+    claim: str = ""  # of the places that it writes to
+
+
+class ClaimPlaces(_Record, frozen=True):
+    """Keep places for a job that is about to be submitted with this claim; without any places, let go of the claim."""
+
+    claim: str
+    job: str
+    places: dict[str, str]  # by sink
 
 
 class GetJob(_Record, frozen=True):
@@ -487,7 +496,7 @@ class IsCommitting(_Record, frozen=True):
 
 LogRequest = GetLog | ReadLog
 
-JobRequest = Submit | GetJob | CancelJob | EndSources | FailJob
+JobRequest = Submit | ClaimPlaces | GetJob | CancelJob | EndSources | FailJob
 Request = GetStatus | JobRequest | Resize | StopCluster | GetPlaces | ReleaseBatch | IsCommitting
 
 
@@ -501,6 +510,7 @@ class Manifest(msgspec.Struct, frozen=True):
     latency_ms: int | None = None  # the objective
     target: float | None = None
     labels: dict[str, str] = {}
+    places: dict[str, str] = {}  # where sinks write to, by sink: what no other job may write to at the same time
 
 
 class Asked(_Record, frozen=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.errors import FlowError
@@ -12,7 +11,7 @@ from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.plan.emulation import Working
 from dirigo.flow.plan.plan import Plan
 from dirigo.flow.plan.stage import Stage, StageBehaviour
-from dirigo.flow.sinks.sink import Sink
+from dirigo.flow.sinks.sink import Sink, place_of
 from dirigo.flow.sources.reader import SourceReader
 from dirigo.flow.sources.source import Source
 from dirigo.kernel import LESSEES_MAX, NO_OBJECTIVE, Behaviour, FunctionSpec, JobProperties, States, WorkerId
@@ -66,11 +65,11 @@ class Job:
 
     def _refuse_shared_places(self, sinks: Sequence[SinkRows]) -> None:
         """A sink owns its folder: two would replace each other's files, and one over a source would remove its input."""
-        owners: dict[Path, str] = {}
+        owners: dict[str, str] = {}
         for operator in sinks:
-            if operator.sink.place is None:
+            place = place_of(operator.sink)
+            if place is None:
                 continue
-            place = operator.sink.place.resolve()
             if place in owners:
                 raise FlowError(
                     f"the sinks '{owners[place]}' and '{operator.name}' both write to '{operator.sink.place}'; "
@@ -79,7 +78,8 @@ class Job:
             owners[place] = operator.name
         for reader in self.readers:
             for file in reader.source.places:
-                owner = owners.get(file.resolve().parent)
+                read = file.resolve()
+                owner = owners.get(str(read.parent), owners.get(str(read)))
                 if owner is not None:
                     raise FlowError(
                         f"the sink '{owner}' writes to the folder that '{reader.source.name}' reads '{file}' from; "

@@ -48,8 +48,11 @@ class Sink(ABC):
         self.name = name
 
     @property
-    def place(self) -> Path | None:
-        """The folder that the sink alone may write to, if there is one."""
+    def place(self) -> Path | str | None:
+        """What the sink alone may write to, if there is such a thing: a file or folder, or a name that tells it apart.
+
+        Another sink with the same place is refused, in the same job and in any that runs at the same time.
+        """
         return None
 
     def prepare(self, schema: pa.Schema) -> None:  # noqa: B027 - most places need no preparation
@@ -58,3 +61,9 @@ class Sink(ABC):
     @abstractmethod
     def open(self, schema: pa.Schema, partition: int) -> Writer:
         """The writer of one partition."""
+
+
+def place_of(sink: Sink) -> str | None:
+    """The place of a sink, the same for all that write there, however each calls it."""
+    place = sink.place
+    return str(place.resolve()) if isinstance(place, Path) else place

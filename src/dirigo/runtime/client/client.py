@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -126,11 +126,28 @@ class Client:
         job = Job(flow, name=name)
         job.plan.close_splits()
         shipment = ship(job.plan, flow.name)
-        how = (None, "") if strategy is None else named_shipment(strategy)
-        job.prepare_sinks()
-        request = control.Submit(job.name, shipment, manifest_of(job), budget_bytes, *how)
-        status = self._ask(request, control.JobStatus)
+        code, code_name = (None, "") if strategy is None else named_shipment(strategy)
+        manifest = manifest_of(job)
+        with self._claimed(job.name, manifest.places) as claim:
+            job.prepare_sinks()
+            request = control.Submit(job.name, shipment, manifest, budget_bytes, code, code_name, claim)
+            status = self._ask(request, control.JobStatus)
         return JobHandle(self, status, [(each.name, each.sink, plain_schema(each.schema)) for each in job.outside_sinks()])
+
+    @contextmanager
+    def _claimed(self, job: str, places: dict[str, str]) -> Iterator[str]:
+        """Nobody else writes to these places from here until the job is submitted: preparing them may remove results."""
+        if not places:
+            yield ""
+            return
+        claim = secrets.token_hex(8)
+        self._ask(control.ClaimPlaces(claim, job, places), None)
+        try:
+            yield claim
+        except BaseException:
+            with suppress(ControlError):  # then it ends by itself
+                self._ask(control.ClaimPlaces(claim, job, {}), None)
+            raise
 
     def jobs(self) -> list[control.JobStatus]:
         return list(self.status().jobs)

@@ -27,7 +27,7 @@ from dirigo.flow.api.strategy import strategy_of
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.plan.job import Job
 from dirigo.flow.plan.plan import Plan
-from dirigo.flow.sinks.sink import Sink
+from dirigo.flow.sinks.sink import Sink, place_of
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime.control import Manifest
 from dirigo.runtime.errors import ControlError
@@ -87,10 +87,13 @@ def manifest_of(job: Job) -> Manifest:
     """What the controller has to know of a job whose code it never runs."""
     sinks: dict[str, tuple[int, bytes]] = {}
     pushed: dict[str, tuple[int, bytes]] = {}
+    places: dict[str, str] = {}
     leaves = 0
     for stage in job.plan.stages:
         leaves += sum(not downstreams for downstreams in stage.downstreams)
         operator = stage.operator
+        if isinstance(operator, SinkRows) and (place := place_of(operator.sink)) is not None:
+            places[operator.name] = place
         if isinstance(operator, SinkRows) and operator.sink.is_outside:
             sinks[operator.name] = (stage.partitions, plain_schema(operator.schema).serialize().to_pybytes())
     for reader in job.readers:
@@ -99,7 +102,7 @@ def manifest_of(job: Job) -> Manifest:
             pushed[reader.operator] = (splits, reader.source.schema.serialize().to_pybytes())
     slo = job.slo
     latency_ms, target = (None, None) if slo is None or slo.latency_ms is None else (slo.latency_ms, slo.target)
-    return Manifest(leaves, len(job.plan.addresses), sinks, pushed, latency_ms, target, job.plan.labels)
+    return Manifest(leaves, len(job.plan.addresses), sinks, pushed, latency_ms, target, job.plan.labels, places)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]

@@ -29,6 +29,8 @@ ATTEMPTS_MOST: Final = 100_000  # of a micro-batch
 SCHEMA_BYTES_MOST: Final = 16 << 20
 _NAME_LETTERS_MOST: Final = 300  # of anything that is looked up
 _INTEGER_MOST: Final = 2**63 - 1
+_PLACES_MOST: Final = 10_000  # that a job writes to
+_PLACE_LETTERS_MOST: Final = 10_000
 _KEY = re.compile(r"[!-~]{40}")  # a public key, as text
 _REASONS_MOST: Final = 1_000
 _ADDRESS_LETTERS_MOST: Final = 1_000
@@ -43,6 +45,7 @@ _DOING: Final[dict[type, str]] = {
     control.GetLog: "read results",
     control.ReadLog: "read results",
     control.Submit: "submit a job",
+    control.ClaimPlaces: "submit a job",
     control.CancelJob: "cancel a job",
     control.EndSources: "end the sources of a job",
     control.FailJob: "fail a job",
@@ -68,6 +71,10 @@ def check_request(request: control.Request | control.LogRequest) -> None:
     match request:
         case control.Submit():
             _check_submission(request)
+        case control.ClaimPlaces():
+            _check_looked_up(request.claim, "a claim")
+            _check_plain_name(request.job, "a job needs a name")
+            _check_places(request.places)
         case control.GetJob():
             _check_looked_up(request.job, "a job")
             _check_seconds(request.wait_s)
@@ -129,6 +136,8 @@ def _check_submission(request: control.Submit) -> None:
                 raise ControlError(f"{what} of more than dots, not '{name}'.")
             _check_range(count, 1, ACTORS_MOST, f"the number of {whose} '{name}'")
             _check_schema(schema, name)
+    _check_looked_up(request.claim, "a claim")
+    _check_places(manifest.places)
     if manifest.latency_ms is not None:
         _check_range(manifest.latency_ms, 1, _INTEGER_MOST, "the objective of a job in ms")
     if manifest.target is not None and not 0 < manifest.target <= 1:
@@ -150,6 +159,13 @@ def _told_shortly() -> Iterator[None]:
         yield
     except DirigoError as error:
         raise ControlError(_short(str(error))) from None
+
+
+def _check_places(places: dict[str, str]) -> None:
+    _check_range(len(places), 0, _PLACES_MOST, "the number of places that a job writes to")
+    for sink, place in places.items():
+        _check_plain_name(sink, "a sink needs a name")
+        _check_range(len(place), 1, _PLACE_LETTERS_MOST, f"the length of the place of sink '{sink}'")
 
 
 def _check_schema(schema: bytes, name: str) -> None:

@@ -22,6 +22,7 @@ from dirigo.kernel import job_of
 from dirigo.runtime import control
 from dirigo.runtime.client.shipment import named_shipment
 from dirigo.runtime.controller.checks import actor_of, check_hello, check_report
+from dirigo.runtime.controller.claims import Claims
 from dirigo.runtime.controller.job_record import JobRecord, described
 from dirigo.runtime.controller.membership import Slot
 from dirigo.runtime.controller.placement import Placement
@@ -74,6 +75,7 @@ class Controller:
         self.pool = pool
         self.slots: dict[int, Slot] = {}
         self.jobs: dict[str, JobRecord] = {}
+        self.claims = Claims()
         self.wanted = workers
         self.refusals = Refusals("the controller")
         self.began_s = time.monotonic()
@@ -434,6 +436,7 @@ class Controller:
                 raise ControlError(
                     f"a job '{request.name}' is running already; cancel it first, or submit this one with another name."
                 )
+        self.claims.check(request.name, request.manifest.places, self.jobs.values(), request.claim)
         self.submissions += 1
         job_id = f"{request.name}~{self.submissions}"
         strategy, strategy_name = self._strategy
@@ -455,6 +458,7 @@ class Controller:
         except LogError as error:
             raise ControlError(str(error)) from error
         self.jobs[job.id] = job
+        self.claims.let_go(request.claim)
         self._forget_old_jobs()
         self._placement.place_waiting(time.monotonic())
         return job

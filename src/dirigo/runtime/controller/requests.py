@@ -31,6 +31,7 @@ _encoder = msgspec.msgpack.Encoder()
 # Requests that change something: asked again, because a connection was cut, they are not carried out again.
 _CHANGES = (
     control.Submit
+    | control.ClaimPlaces
     | control.CancelJob
     | control.EndSources
     | control.FailJob
@@ -149,6 +150,9 @@ class Requests:
                 return True, self._status()
             case control.Submit():
                 return True, controller.submit(request).status()
+            case control.ClaimPlaces():
+                controller.claims.take(request.claim, request.job, request.places, controller.jobs.values())
+                return True, None
             case control.GetJob():
                 job = self._job(request.job)
                 if request.wait_s > 0 and job.is_live and len(self._waiting) < _WAITING_MOST:
