@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -128,7 +129,7 @@ class Simulation:
 
     def advance(self, duration: Duration) -> None:
         """Let so much time go by."""
-        self.cluster.run(until=self.cluster.now + milliseconds(duration, "advance") / 1000, max_events=_EVENTS_MAX)
+        self._run(until=self.cluster.now + milliseconds(duration, "advance") / 1000)
 
     def finish(self) -> Simulation:
         """End the open sources and run until nothing is left to do."""
@@ -140,7 +141,7 @@ class Simulation:
         for source in self._scripted.values():
             for split in source.opened:
                 split.end()
-        self.cluster.run(max_events=_EVENTS_MAX)
+        self._run()
         unfinished = self.cluster.unfinished()
         for flow in self.flows.values():
             for operator, rows in flow.late_rows_dropped.items():
@@ -155,6 +156,17 @@ class Simulation:
             which = f"flow {names}" if len(self.flows) == 1 else f"flows {names}"
             raise DirigoError(f"the {which} came to a standstill: {'; '.join(unfinished[:5])}.")
         return self
+
+    def _run(self, **until: float) -> None:
+        try:
+            self.cluster.run(**until, max_events=_EVENTS_MAX)
+        except BaseException:  # whatever failed, the jobs end here, as they would on a cluster
+            for flow in self.flows.values():
+                for reader in flow.job.readers:
+                    with suppress(Exception):
+                        reader.split.close()
+                flow.job.abandon_sinks()
+            raise
 
     # --- rows in -------------------------------------------------------------------------------------------------------
 

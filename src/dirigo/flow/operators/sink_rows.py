@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,17 @@ class SinkRows(Operator):
     def __init__(self, name: str, schema: pa.Schema, sink: Sink) -> None:
         super().__init__(name, schema, None)
         self.sink = sink
+        self._open: list[Writer] = []  # in this process, and not closed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_open": []}
+
+    def abandon(self) -> None:
+        """The job ends without its last rows: have all writers of this process let go."""
+        for writer in self._open:
+            with suppress(Exception):
+                writer.abandon()
+        self._open.clear()
 
     def describe(self) -> str:
         return f"sink {self.sink.name}"
@@ -37,7 +49,9 @@ class SinkRows(Operator):
 
     def on_watermark(self, states: Kept[list[Writer]], before_ms: int, now_ms: int, emitter: Emitter) -> None:
         if now_ms >= END:
-            self._writer(states, emitter).close()
+            writer = self._writer(states, emitter)
+            writer.close()
+            self._open.remove(writer)
 
     def on_critical(self, states: Any, payload: Any, emitter: Emitter) -> bool:
         return True  # nobody is downstream
@@ -45,4 +59,5 @@ class SinkRows(Operator):
     def _writer(self, states: Kept[list[Writer]], emitter: Emitter) -> Writer:
         if not states.value:
             states.value.append(self.sink.open(self.schema, emitter.partition))
+            self._open.append(states.value[0])
         return states.value[0]

@@ -56,6 +56,11 @@ class Job:
         for operator in sinks:
             operator.sink.prepare(operator.schema)
 
+    def abandon_sinks(self) -> None:
+        """Have the writers of this process let go that were not closed: the job ends without its last rows."""
+        for operator in self._sinks():
+            operator.abandon()
+
     def outside_sinks(self) -> list[SinkRows]:
         """Those whose rows leave the job."""
         return [operator for operator in self._sinks() if operator.sink.is_outside]

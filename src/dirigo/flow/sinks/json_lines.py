@@ -87,6 +87,10 @@ class JsonLinesWriter(Writer):
             self.flush()
             self._file.close()
 
+    def abandon(self) -> None:
+        self._waiting.clear()
+        self._file.close()
+
 
 def _sayable(column: pa.Array) -> pa.Array:
     """The same values in types whose Python values msgspec writes as promised."""

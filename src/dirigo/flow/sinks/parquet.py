@@ -106,6 +106,14 @@ class ParquetPartWriter(Writer):
         if self._rows_waiting or self._rows_in_file or is_needed:
             self._complete_file()
 
+    def abandon(self) -> None:
+        self._is_closed = True
+        self._waiting = []
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._temporary_path().unlink(missing_ok=True)
+
     def _write_row_group(self) -> None:
         if self._file is None:
             self._file = pq.ParquetWriter(self._temporary_path(), self._schema, compression=_COMPRESSION)

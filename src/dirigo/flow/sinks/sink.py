@@ -14,7 +14,7 @@ import pyarrow as pa
 
 
 class Writer(ABC):
-    """What one partition of a sink writes with. It is used by one thread at a time."""
+    """What one partition of a sink writes with, opened at the worker. It is used by one thread at a time."""
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
@@ -27,6 +27,12 @@ class Writer(ABC):
     @abstractmethod
     def close(self) -> None:
         """The last row has come: make everything visible. Closing twice does nothing more."""
+
+    def abandon(self) -> None:  # noqa: B027 - most writers hold nothing that has to be let go of
+        """The job failed or was cancelled: let go of everything, and make nothing more visible.
+
+        It may be called twice, or after `close`. A process that is killed calls nothing.
+        """
 
     def held_bytes(self) -> int:
         """How much memory the rows take that it has been given and has not let go of."""
@@ -56,11 +62,11 @@ class Sink(ABC):
         return None
 
     def prepare(self, schema: pa.Schema) -> None:  # noqa: B027 - most places need no preparation
-        """Called once before the job starts: refuse columns and places that cannot be written to."""
+        """Called once before the job starts, where it is submitted: refuse columns and places that cannot be written to."""
 
     @abstractmethod
     def open(self, schema: pa.Schema, partition: int) -> Writer:
-        """The writer of one partition."""
+        """The writer of one partition, from 0 on: opened once, also if no row comes, and perhaps in another process."""
 
 
 def place_of(sink: Sink) -> str | None:

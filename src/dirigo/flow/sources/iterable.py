@@ -78,7 +78,7 @@ class IterableSource(Source):
                     " that returns a new generator."
                 )
             self._is_spent = True
-        return [IterableSplit(self._new_iterator(), self.schema, self.name)]
+        return [IterableSplit(self._new_iterator, self.schema, self.name)]
 
     def _new_iterator(self) -> Iterator[Any]:
         rows = _listed(self._rows(), self.name) if callable(self._rows) else self._rows
@@ -98,10 +98,11 @@ class IterableSource(Source):
 
 
 class IterableSplit(Split):
-    """The one reader of an iterable. What takes long to come is given in smaller pieces, as it comes."""
+    """The one reader of an iterable, which is begun with the first read. What takes long to come is given as it comes."""
 
-    def __init__(self, rows: Iterator[Any], schema: pa.Schema, what: str) -> None:
-        self._rows = rows
+    def __init__(self, begin: Callable[[], Iterator[Any]], schema: pa.Schema, what: str) -> None:
+        self._begin = begin
+        self._rows: Iterator[Any] | None = None
         self._schema = schema
         self._what = what
         self._batches: deque[pa.RecordBatch] = deque()  # rest of the whole batches among the items
@@ -110,6 +111,10 @@ class IterableSplit(Split):
     def read(self, rows_max: int) -> SourceBatch | None:
         if self._batches:
             return self._read_batch(rows_max)
+        if self.ended:
+            return None
+        if self._rows is None:
+            self._rows = self._begin()
         rows: list[Any] = []
         until = clock.monotonic() + self.read_for_s
         for row in self._rows:
@@ -129,6 +134,7 @@ class IterableSplit(Split):
 
     def close(self) -> None:
         self.ended = True
+        self._batches.clear()
         close = getattr(self._rows, "close", None)
         if close is not None:
             close()  # a generator frees what it holds

@@ -12,12 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from dirigo.flow.api.duration import Duration, milliseconds, positive_milliseconds
 from dirigo.flow.errors import FlowError
 from dirigo.flow.event_time.time_column import TimeColumn
+from dirigo.flow.rows.schema import SchemaLike, as_schema
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,10 @@ class SourceBatch:
 
 
 class Split(ABC):
-    """One reader of a source. It is read by one thread at a time."""
+    """One reader of a source. It is read by one thread at a time, and opens nothing before it is first read.
+
+    Splits are made wherever a job is planned, to see how many there are, and again at the worker that reads them.
+    """
 
     read_for_s: float = 0.005
     """How long a read may go on collecting rows. A simulation waits as long as it takes, or it would not repeat itself."""
@@ -77,7 +82,7 @@ class Source(ABC):
 
     def __init__(
         self,
-        schema: pa.Schema,
+        schema: SchemaLike,
         *,
         name: str,
         is_bounded: bool,
@@ -85,30 +90,40 @@ class Source(ABC):
         out_of_orderness: Duration = "0ms",
         idle_after: Duration | None = None,
     ) -> None:
-        """Describe the rows.
+        """Describe the rows. The source travels to the workers, so files and connections are opened by its splits.
 
-        `time` names the column of the event time; `out_of_orderness` is how much older than the newest seen a row may be;
-        a split that gives no rows for `idle_after` no longer holds the watermark back.
+        `is_bounded` says whether the rows end. `time` names the column of the event time; `out_of_orderness` is how much
+        older than the newest seen a row may be; a split that gives no rows for `idle_after` no longer holds the watermark
+        back.
         """
         if not name:
             raise FlowError("A source needs a name that is not empty: leave name= out for the default.")
-        self.schema = schema
+        self.schema = as_schema(schema, name)
         self.name = name
         self.is_bounded = is_bounded
         self.time = time
         self.out_of_orderness_ms = milliseconds(out_of_orderness, f"{name}: out_of_orderness")
         self.idle_after_ms = None if idle_after is None else positive_milliseconds(idle_after, f"{name}: idle_after")
         if time is not None:
-            TimeColumn.of(schema, time, name)
+            TimeColumn.of(self.schema, time, name)
 
     @property
     def places(self) -> Sequence[Path]:
-        """The files that are read, if there are any."""
+        """The files that are read, if there are any: no sink of the job may write over them."""
         return ()
 
     @abstractmethod
     def splits(self, wanted: int) -> Sequence[Split]:
-        """Readers that together give every row exactly once: at least one and at most `wanted`."""
+        """Readers that together give every row exactly once: at least one and at most `wanted`, always as many."""
+
+    def batch_of(self, rows: Sequence[Any], first_number: int = 1) -> SourceBatch:
+        """Python rows (dicts, tuples, dataclass instances) as a batch; those that do not fit the columns are bad rows of it.
+
+        Errors count the rows from `first_number`.
+        """
+        from dirigo.flow.sources.fit import fit_rows  # which makes source batches
+
+        return fit_rows(rows, self.schema, self.name, first_number)
 
 
 def require_wanted(wanted: int, what: str) -> None:

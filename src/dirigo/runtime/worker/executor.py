@@ -59,7 +59,7 @@ class Executor:
             reading: tuple[InstalledJob, SourceReader] | None = None
             while core.to_close:
                 gone = core.to_close.popleft()
-                self._guarded(gone.id, gone.close_readers)
+                self._guarded(gone.id, gone.close_ends)
             with core.lock:
                 if core.is_stopping:
                     return

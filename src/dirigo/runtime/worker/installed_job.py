@@ -221,16 +221,17 @@ class InstalledJob:
         self.figures.paused = self.is_paused
 
     def close(self) -> None:
-        """Let go of what waits here. Sources run the user's code when they are closed: see ``close_readers``."""
+        """Let go of what waits here. Sources run the user's code when they are closed: see ``close_ends``."""
         with self._staging_lock:
             for staging in self.staging.values():
                 staging.close()
 
-    def close_readers(self) -> None:
-        """Close the sources, and let go of states: on the thread that runs the job's code."""
+    def close_ends(self) -> None:
+        """Close the sources, have sinks let go, and forget states: on the thread that runs the job's code."""
         for reader in self.readers:
             with suppress(Exception):
                 reader.split.close()
+        self._job.abandon_sinks()
         self.remains.clear()
 
 
