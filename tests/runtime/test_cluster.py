@@ -257,3 +257,29 @@ def test_files_are_read_where_the_submitting_process_meant(
     flow.source(dg.from_parquet("input.parquet")).sink(out)
     cluster.run(flow)
     assert sorted_rows(out.rows) == [(n,) for n in range(100)]
+
+
+def test_a_cancelled_job_has_its_sources_closed_and_its_sinks_let_go(cluster: LocalCluster, tmp_path: Path) -> None:
+    class Sink(dg.Sink):
+        def open(self, schema: pa.Schema, partition: int) -> dg.Writer:
+            return Writer()
+
+    class Writer(dg.Writer):
+        def write(self, batch: pa.RecordBatch) -> None:
+            (tmp_path / "written").touch()
+
+        def flush(self) -> None:
+            """Nothing waits."""
+
+        def close(self) -> None:
+            (tmp_path / "closed").touch()
+
+        def abandon(self) -> None:
+            (tmp_path / "abandoned").touch()
+
+    flow, _ = counting("let-go", None, sink=Sink("mine"))
+    handle = cluster.submit(flow)
+    until((tmp_path / "written").exists, "rows come")
+    handle.cancel()
+    until((tmp_path / "abandoned").exists, "the writer is told")
+    assert not (tmp_path / "closed").exists()

@@ -40,7 +40,6 @@ class CsvFormat(LineFormat):
         self._has_header = has_header
         self._what = what
         self._names: list[str] = list(schema.names)  # the columns of the file at hand
-        self._parse_options = pa_csv.ParseOptions(delimiter=delimiter)
         self._checks: list[tuple[int, str, str, Callable[[str], Any]]] = []
         self._note_columns()
         self.refuse_unreadable_types((delimiter.join(["NULL"] * len(schema)) + "\n").encode(), what)
@@ -73,7 +72,7 @@ class CsvFormat(LineFormat):
             table = pa_csv.read_csv(
                 pa.BufferReader(text + last_line if repeated else text),
                 self._read_options(len(text) + len(last_line)),
-                self._parse_options,
+                pa_csv.ParseOptions(delimiter=self._delimiter),  # pickled, it would call a handler that is not there
                 self._convert_options,
             )
             rows = table.num_rows - repeated
