@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ from dirigo.flow.rows.unreadable import rows_told
 T = TypeVar("T")
 
 _SHOWN_MOST = 3
+_LETTING_GO_S = 1.0
+_LOOK_S = 0.01
 _OPEN_FILES = Path("/proc/self/fd")
 
 
@@ -48,16 +51,24 @@ class Held:
 
     def __init__(self) -> None:
         self._files = self._now_open()
-        self._threads = set(threading.enumerate())
+        self._threads = self._now_running()
 
     def require_no_more(self, who: str, when: str) -> None:
-        """Refuse anything that was opened since and is open still."""
-        files = self._now_open() - self._files
-        if files:
-            fail(who, f"holds {', '.join(sorted(set(files.elements())))} open {when}")
-        threads = [thread.name for thread in threading.enumerate() if thread not in self._threads]
-        if threads:
-            fail(who, f"has the threads {', '.join(threads)} running {when}")
+        """Refuse anything that was opened since and is open still.
+
+        Others in this process, such as a server that a test talks to, may need a moment to close what is theirs.
+        """
+        until_s = time.monotonic() + _LETTING_GO_S
+        while (files := self._now_open() - self._files) | (threads := self._now_running() - self._threads):
+            if time.monotonic() >= until_s:
+                if files:
+                    fail(who, f"holds {', '.join(sorted(set(files)))} open {when}")
+                fail(who, f"has the threads {', '.join(sorted(set(threads)))} running {when}")
+            time.sleep(_LOOK_S)
+
+    @staticmethod
+    def _now_running() -> Counter[str]:
+        return Counter(thread.name for thread in threading.enumerate())
 
     @staticmethod
     def _now_open() -> Counter[str]:
