@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dirigo import nexmark, testing
+from dirigo.errors import DirigoError
 from dirigo.flow.aggregates import (
     Aggregate,
     avg,
@@ -32,7 +33,6 @@ from dirigo.flow.errors import FlowError, OperatorFailure, RowFailure
 from dirigo.flow.event_time.windows import Session, Sliding, Tumbling
 from dirigo.flow.expressions.expression import Expression, col, lit, udf, when
 from dirigo.flow.operators.windows.row_functions import Group
-from dirigo.flow.plan.job import Job
 from dirigo.flow.rows.row import Row
 from dirigo.flow.sinks import (
     Sink,
@@ -60,9 +60,8 @@ from dirigo.flow.sources import (
     shaped,
 )
 from dirigo.flow.sources import load_shapes as loads
-from dirigo.kernel import DirigoError
 from dirigo.runtime.client.client import Client
-from dirigo.runtime.errors import JobFailed
+from dirigo.runtime.errors import ControlError, JobFailed, StillRunning
 from dirigo.scheduling import (
     DirectSend,
     DirectSendP2C,
@@ -77,6 +76,7 @@ from dirigo.scheduling import (
     Tokens,
 )
 from dirigo.state import ListState, MapState, ValueState
+from dirigo.state.errors import StateError
 
 if TYPE_CHECKING:
     from dirigo.spark.cluster import Cluster
@@ -102,6 +102,7 @@ __all__ = [
     "BadRow",
     "Client",
     "Cluster",
+    "ControlError",
     "Dataflow",
     "DirectSend",
     "DirectSendP2C",
@@ -115,7 +116,6 @@ __all__ = [
     "FunctionContext",
     "Group",
     "Hybrid",
-    "Job",
     "JobFailed",
     "KeyedStream",
     "ListState",
@@ -131,6 +131,8 @@ __all__ = [
     "Source",
     "SourceBatch",
     "Split",
+    "StateError",
+    "StillRunning",
     "Strategy",
     "StrategyExtras",
     "Stream",

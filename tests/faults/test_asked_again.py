@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 import dirigo as dg
-from dirigo.flow.plan.job import Job
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.runtime import control
 from dirigo.runtime.client.shipment import manifest_of, ship
 from dirigo.runtime.controller import requests
@@ -62,7 +62,7 @@ def asking(cluster: PretendedCluster) -> Iterator[Callable[[str], Asking]]:
 
 
 def submission(flow: dg.Dataflow) -> control.Submit:
-    return control.Submit(flow.name, ship(Job(flow).plan, flow.name), manifest_of(Job(flow)), 1 << 20)
+    return control.Submit(flow.name, ship(BoundJob(flow).plan, flow.name), manifest_of(BoundJob(flow)), 1 << 20)
 
 
 def test_what_changes_something_is_done_once(cluster: PretendedCluster, asking: Callable[[str], Asking]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 import dirigo as dg
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.rows.row import batch_of
 from dirigo.flow.sinks.memory import MemorySink
 from dirigo.flow.sources.source import Source, SourceBatch, Split
@@ -30,7 +31,7 @@ class FakeClock:
 
 def run_inline(flow: dg.Dataflow, rows_max: int = 4096, clock: Callable[[], float] = time.time) -> None:
     """Run a flow to its end on one worker."""
-    job = dg.Job(flow)
+    job = BoundJob(flow)
     job.prepare_sinks()
     InlineHost(job.specs(), Fifo(), clock).run(job.readers, rows_max)
 
@@ -39,7 +40,7 @@ class Running:
     """A flow on one worker whose sources are read one by one, as the test says."""
 
     def __init__(self, flow: dg.Dataflow, clock: Callable[[], float] | None = None) -> None:
-        self.job = dg.Job(flow)
+        self.job = BoundJob(flow)
         self.job.prepare_sinks()
         self.clock = clock or FakeClock()
         self.host = InlineHost(self.job.specs(), Fifo(), self.clock)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import dirigo as dg
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.state import CombineError, MapState, ValueState, add
 from flow.flows import TS_SCHEMA, event, run_inline
 
@@ -64,17 +65,17 @@ def cycle() -> None:
     union = stream.union(name="together")
     union.add(union.filter(dg.col("value") > 1, name="again").map(lambda row: row, TS_SCHEMA, name="once_more"))
     union.sink(dg.to_memory())
-    dg.Job(stream.flow)
+    BoundJob(stream.flow)
 
 
 def no_sink() -> None:
-    dg.Job(timed().flow)
+    BoundJob(timed().flow)
 
 
 def nobody_takes_errors() -> None:
     stream = timed(dg.Dataflow("flow", on_error="side_output"))
     stream.sink(dg.to_memory())
-    dg.Job(stream.flow)
+    BoundJob(stream.flow)
 
 
 def one_name_twice() -> None:

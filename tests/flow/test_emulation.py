@@ -14,6 +14,7 @@ import pytest
 import dirigo as dg
 from dirigo.flow.exchange.payloads import rows_of
 from dirigo.flow.plan import emulation
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.plan.emulation import Work, compute
 from dirigo.flow.plan.stage import StageBehaviour
 from dirigo.flow.rows.bad_rows import Bad
@@ -124,7 +125,7 @@ def test_results_stay_as_they_are() -> None:
 def test_other_operators_are_not_touched() -> None:
     flow = counting()
     flow.emulate("counts", per_message="1ms")
-    job = dg.Job(flow)
+    job = BoundJob(flow)
     plain = {spec.address.split("/")[1] for spec in job.specs() if isinstance(spec.behaviour(spec.states()), StageBehaviour)}
     assert plain == {"events", "results"}
     assert set(job.work) == {"counting/counts/0", "counting/counts/1"}
@@ -136,7 +137,7 @@ def test_no_work_at_all_is_none_and_the_last_call_counts() -> None:
     flow.emulate("counts", per_message="1ms")
     flow.emulate("events", per_message="1ms")
     flow.emulate("counts")
-    assert set(dg.Job(flow).work) == {"counting/events/0"}
+    assert set(BoundJob(flow).work) == {"counting/events/0"}
 
 
 def test_an_operator_keeps_its_work_under_another_name_and_elsewhere() -> None:
@@ -145,7 +146,7 @@ def test_an_operator_keeps_its_work_under_another_name_and_elsewhere() -> None:
     flow.emulate("events", per_row="500us", cpu=True)
     collected(stream.named("bids"))
     moved = cloudpickle.loads(cloudpickle.dumps(flow))
-    assert dg.Job(moved).work == {"moved/bids/0": Work(0.0, 0.0005, True)}
+    assert BoundJob(moved).work == {"moved/bids/0": Work(0.0, 0.0005, True)}
 
 
 # --- mistakes ----------------------------------------------------------------------------------------------------------
@@ -166,7 +167,7 @@ def test_what_runs_as_part_of_another_operator_is_refused_with_its_name() -> Non
     flow = counting()
     flow.emulate("some", per_message="1ms")
     with pytest.raises(dg.FlowError, match=r"'some' runs as part of 'events' .* emulate the work of 'events'\.$"):
-        dg.Job(flow)
+        BoundJob(flow)
 
 
 def test_what_leads_to_no_sink_is_refused() -> None:
@@ -174,7 +175,7 @@ def test_what_leads_to_no_sink_is_refused() -> None:
     flow.source(dg.from_iterable(ROWS), name="others")
     flow.emulate("others", per_message="1ms")
     with pytest.raises(dg.FlowError, match=r"'others', because it leads to no sink"):
-        dg.Job(flow)
+        BoundJob(flow)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dirigo as dg
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.plan.plan import Plan
 from dirigo.flow.plan.substitutes import substituted
 from dirigo.flow.sources.source import Split
@@ -121,7 +122,7 @@ def _numbers(start: int, count: int) -> list[dict[str, int]]:
 def test_a_job_spreads_actors_over_its_workers() -> None:
     flow = dg.Dataflow("spread", partitions=4)
     source(flow).key_by("key").aggregate(n=dg.count()).sink(dg.to_memory())
-    job = dg.Job(flow, workers=[7, 8, 9])
+    job = BoundJob(flow, workers=[7, 8, 9])
     assert {spec.home for spec in job.specs()} == {7, 8, 9}
     assert all(job.homes[reader.address] == job.homes[reader.target] for reader in job.readers)
     assert all(spec.address.startswith("spread/") for spec in job.specs())
@@ -130,7 +131,7 @@ def test_a_job_spreads_actors_over_its_workers() -> None:
 def limits(flow: dg.Dataflow) -> dict[str, int]:
     """By stage: at how many other workers each of its actors may run."""
     plan = pickle.loads(cloudpickle.dumps(Plan(flow)))  # as workers get it
-    return {spec.address.split("/")[1]: spec.lessees_max for spec in dg.Job(plan).specs()}
+    return {spec.address.split("/")[1]: spec.lessees_max for spec in BoundJob(plan).specs()}
 
 
 def test_an_operator_can_be_limited_to_some_lessees() -> None:
@@ -167,7 +168,7 @@ def test_a_limit_survives_a_flow_with_other_sinks() -> None:
 
 
 def ordered(flow: dg.Dataflow) -> set[str]:
-    return {spec.address.split("/")[1] for spec in dg.Job(flow).specs() if spec.ordered}
+    return {spec.address.split("/")[1] for spec in BoundJob(flow).specs() if spec.ordered}
 
 
 def test_windows_are_not_ordered_nor_is_what_feeds_them() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import dirigo as dg
 from dirigo.flow.api import dataflow as graph
-from dirigo.flow.plan import job, plan, stage
+from dirigo.flow.plan import bound_job, plan, stage
+from dirigo.flow.plan.bound_job import BoundJob
 
-COUNTED = {module.__file__ for module in (graph, job, plan, stage)}
+COUNTED = {module.__file__ for module in (graph, bound_job, plan, stage)}
 
 
 def chain(partitions: int) -> dg.Dataflow:
@@ -37,7 +38,7 @@ def steps_and_connections(partitions: int) -> tuple[int, int]:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        specs = dg.Job(flow, workers=range(10)).specs()
+        specs = BoundJob(flow, workers=range(10)).specs()
     finally:
         sys.settrace(before)
     return steps, sum(len(spec.downstreams) for spec in specs)

@@ -12,6 +12,7 @@ import pytest
 import dirigo as dg
 from dirigo.flow.api.slo import SLO
 from dirigo.flow.errors import FlowError
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.kernel import JobProperties, Objective
 
 
@@ -41,7 +42,7 @@ def test_strategies_see_all_of_it() -> None:
     assert slo.objective == Objective(0.25, 1_000.0, 0.9)
     flow = dg.Dataflow("promised", slo=slo, labels={"team": "ads"})
     flow.source(dg.from_iterable([{"n": 1}])).sink(dg.to_memory())
-    jobs = {spec.job for spec in dg.Job(flow, name="again").specs()}
+    jobs = {spec.job for spec in BoundJob(flow, name="again").specs()}
     assert jobs == {JobProperties("again", "again", slo.objective, 3.0, {"team": "ads"})}
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.flow.operators.operator import Operator
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.plan.states import Nothing, StageStates
 from dirigo.state import ListState, MapState, ValueState
 from flow.flows import Running
@@ -134,7 +135,7 @@ def test_every_operator_with_a_state_is_among_them(tmp_path: Path) -> None:
     for build in CASES.values():
         flow = dg.Dataflow("sizes")
         build(flow).sink(dg.to_parquet(tmp_path / "out", overwrite=True))
-        met |= {type(stage.operator) for stage in dg.Job(flow).plan.stages}
+        met |= {type(stage.operator) for stage in BoundJob(flow).plan.stages}
     kinds = _kinds(Operator)
     stateful = {kind for kind in kinds if kind.new_states is not Operator.new_states}
     assert stateful

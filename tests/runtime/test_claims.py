@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dirigo as dg
-from dirigo.flow.plan.job import Job
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.runtime.client.shipment import manifest_of
 from dirigo.runtime.controller.claims import CLAIM_S, Claims
 from dirigo.runtime.controller.job_record import JobRecord
@@ -85,7 +85,7 @@ def test_a_sink_of_ones_own_names_its_place(cluster: PretendedCluster) -> None:
         made.source(dg.from_iterable([{"n": 1}])).sink(Table("table"))
         return made
 
-    assert manifest_of(Job(flow("first"))).places == {"table": "db:results"}
+    assert manifest_of(BoundJob(flow("first"))).places == {"table": "db:results"}
     cluster.client.submit(flow("first"))
     with pytest.raises(ControlError, match="cannot write to 'db:results': job 'first', which is running"):
         cluster.client.submit(flow("second"))

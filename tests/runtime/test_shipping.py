@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dirigo as dg
-from dirigo.flow.plan.job import Job
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.plan.plan import Plan
 from dirigo.runtime.client import shipment as shipping
 from dirigo.runtime.client.shipment import manifest_of, ship, unship
@@ -27,7 +27,7 @@ from runtime.clusters import counting
 # A worker: somewhere else, without the user's files. The rows of its job go nowhere but into this process.
 STRANGER = """
 import json, sys
-from dirigo.flow.plan.job import Job
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.sinks.memory import MemorySink
 from dirigo.runtime.client.shipment import unship
 from dirigo.scheduling import Fifo
@@ -38,7 +38,7 @@ outs = {}
 for stage in plan.stages:
     if hasattr(stage.operator, "sink"):
         outs[stage.name] = stage.operator.sink = MemorySink(stage.name)
-job = Job(plan)
+job = BoundJob(plan)
 readers = plan.open_splits([reader.address for reader in plan.readers])
 InlineHost(job.specs(), Fifo(), lambda: 0.0).run(readers, 1000)
 print(json.dumps({name: out.rows for name, out in outs.items()}))
@@ -202,7 +202,7 @@ def test_relative_paths_mean_the_folder_of_whoever_submits(tmp_path: Path, monke
     shipment = shipped(flow)
     assert sorted(row["n"] for row in run_elsewhere(shipment, tmp_path / "elsewhere")) == [1, 2, 3]
     monkeypatch.chdir(tmp_path)
-    (operator,) = [stage.operator for stage in Job(unship(shipment)).plan.stages if hasattr(stage.operator, "sink")]
+    (operator,) = [stage.operator for stage in BoundJob(unship(shipment)).plan.stages if hasattr(stage.operator, "sink")]
     assert operator.sink.place == home / "results"
 
 
@@ -217,7 +217,11 @@ def test_what_belongs_to_whoever_submits_stays_there() -> None:
     plan = unship(shipped(flow))
     sinks = [stage.operator.sink for stage in plan.stages if hasattr(stage.operator, "sink")]
     assert [type(sink) for sink in sinks] == [LogSink] * 3
-    assert [type(each.sink).__name__ for each in Job(flow).outside_sinks()] == ["CallbackSink", "ConsoleSink", "MemorySink"]
+    assert [type(each.sink).__name__ for each in BoundJob(flow).outside_sinks()] == [
+        "CallbackSink",
+        "ConsoleSink",
+        "MemorySink",
+    ]
 
 
 def test_rows_that_were_collected_before_do_not_travel() -> None:
@@ -271,7 +275,7 @@ def test_shipping_leaves_no_trace_and_minds_modules_of_any_kind(monkeypatch: pyt
 
 def test_a_manifest_says_what_the_controller_has_to_know() -> None:
     flow, _ = counting(splits=3)
-    manifest = manifest_of(Job(flow))
+    manifest = manifest_of(BoundJob(flow))
     assert list(manifest.sinks) == ["to_memory"]
     partitions, schema = manifest.sinks["to_memory"]
     assert manifest.leaves == partitions > 0

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo.kernel.barrier import Upstream
 from dirigo.kernel.instance import Instance
 from dirigo.kernel.lessee import Lessee

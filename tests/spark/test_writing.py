@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 import dirigo as dg
+from dirigo.errors import DirigoError
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sources.pushed import PushedSplit
-from dirigo.kernel import DirigoError
 from dirigo.runtime.control import AttemptRef, SourcePlaces, SplitPlace
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.ingest.pusher import STAGED, Pusher, PushError, StagingHeader

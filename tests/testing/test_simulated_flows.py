@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import dirigo as dg
-from dirigo.kernel import DirigoError, RunnableMessage, SchedulingContext, WorkerId
+from dirigo.errors import DirigoError
+from dirigo.kernel import RunnableMessage, SchedulingContext, WorkerId
 from dirigo.scheduling import Arbiter, StrategyError
 from dirigo.testing import Simulation, run
 

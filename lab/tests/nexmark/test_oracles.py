@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo_lab.nexmark.oracles import duckdb_oracle, spark_oracle
 from dirigo_lab.nexmark.oracles.comparison import difference, normalise
 from dirigo_lab.nexmark.oracles.queries import QUERIES

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dirigo import Dataflow, Job, Source, Stream, to_memory
+from dirigo import Dataflow, Source, Stream, to_memory
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.nexmark import Generator
 from dirigo.scheduling import Fifo
 from dirigo.sim.inline import InlineHost
@@ -82,7 +83,7 @@ def answer(name: str, tables: Tables, flow: Dataflow | None = None, rows_max: in
     flow = flow or Dataflow(name)
     sink = to_memory()
     QUERIES[name].function(flow, tables).sink(sink)
-    job = Job(flow)
+    job = BoundJob(flow)
     job.prepare_sinks()
     InlineHost(job.specs(), Fifo(), time.time).run(job.readers, rows_max)
     return sink.table

@@ -6,7 +6,7 @@ import time
 
 from dirigo.flow.api.dataflow import Dataflow, SourceNode, live_nodes
 from dirigo.flow.errors import FlowError
-from dirigo.flow.plan.job import Job
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.sources import load_shapes as loads
 from dirigo.flow.sources import shaped
 from dirigo.flow.sources.generator import GeneratorSource
@@ -40,7 +40,7 @@ def shares_of(flow: Dataflow) -> dict[str, float]:
     equal = {node.name: 1 / len(nodes) for node in nodes}
     if len(nodes) == 1 or not all(_can_be_read_here(node.source) for node in nodes):
         return equal
-    readers = Job(flow).readers
+    readers = BoundJob(flow).readers
     active = list(readers)
     until = time.monotonic() + _SAMPLE_S
     try:

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from dirigo.cli.display.output import fail
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo.runtime.client.client import Client
 from dirigo.spark.service import file as service_file
 from dirigo.spark.service.file import RunningService

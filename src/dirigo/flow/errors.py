@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 
 SAID_CHARACTERS_MOST: Final = 8_000  # by an error: its text is user code, and may hold all rows that there are
 _MARK_CHARACTERS: Final = 50

@@ -8,7 +8,7 @@ the very same objects, so what is explored is what runs. Start reading at ``mail
 
 from dirigo.kernel.interface.address import Address, WorkerId, actor_address, instance_name, job_of, operator_of
 from dirigo.kernel.interface.errand import Errand, ErrandKind
-from dirigo.kernel.interface.errors import DirigoError, GraphError, PolicyError, ProtocolError
+from dirigo.kernel.interface.errors import GraphError, PolicyError, ProtocolError
 from dirigo.kernel.interface.function import LESSEES_MAX, Behaviour, Context, Directory, FunctionSpec, States
 from dirigo.kernel.interface.hooks import NO_EXTRAS, Chance, Hooks, Observer, SchedulingContext, StrategyExtras
 from dirigo.kernel.interface.job_properties import NO_OBJECTIVE, JobProperties, Objective
@@ -39,7 +39,6 @@ __all__ = [
     "CriticalRun",
     "Data",
     "Directory",
-    "DirigoError",
     "Errand",
     "ErrandKind",
     "FunctionSpec",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 
 
 class ControlError(DirigoError):
@@ -19,3 +19,7 @@ class JobFailed(DirigoError):  # noqa: N818  # what happened to the job
     def __str__(self) -> str:
         message = super().__str__()
         return f"{message}\n\n{self.remote_traceback}" if self.remote_traceback else message
+
+
+class StillRunning(DirigoError, TimeoutError):  # noqa: N818  # what is so, and no failure
+    """Somebody has waited for a job for as long as was said, and it goes on."""

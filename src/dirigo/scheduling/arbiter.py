@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from typing import Any
 
+from dirigo.errors import DirigoError
 from dirigo.kernel import (
     NO_EXTRAS,
     Address,
     CriticalOutput,
-    DirigoError,
     Output,
     RunnableMessage,
     SchedulingContext,

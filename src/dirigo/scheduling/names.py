@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo.scheduling.guarded import Guarded
 from dirigo.scheduling.strategies.chaos import Chaos
 from dirigo.scheduling.strategies.direct_send import DirectSend

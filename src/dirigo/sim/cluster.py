@@ -21,11 +21,11 @@ from sys import float_info
 from time import perf_counter
 from typing import Any
 
+from dirigo.errors import DirigoError
 from dirigo.kernel import (
     Address,
     Data,
     Directory,
-    DirigoError,
     Hooks,
     Message,
     Observer,

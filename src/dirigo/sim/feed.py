@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, final
 
-from dirigo.kernel import Address, CriticalOutput, DirigoError, Output
+from dirigo.errors import DirigoError
+from dirigo.kernel import Address, CriticalOutput, Output
 from dirigo.sim.host import Host
 
 Emission = tuple[float, Output | CriticalOutput]

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo.runtime.control import Access
 from dirigo.runtime.transport.keys import READER, WRITER
 from dirigo.spark.results.reader import LogReader, LogStreamReader, result_schema

@@ -35,7 +35,7 @@ from uuid import uuid4
 import cloudpickle
 import pyarrow as pa
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo.runtime.threads import OnEscape, ServiceThread
 from dirigo.runtime.worker.process import run_worker
 from dirigo.spark.failures import Failure, understand

@@ -1,7 +1,9 @@
 """Owns the errors of the state package; must not know any state, value or caller."""
 
+from dirigo.errors import DirigoError
 
-class StateError(Exception):
+
+class StateError(DirigoError):
     """A state is declared, bound or used in a way that cannot work; the message says what to do instead."""
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dirigo.errors import DirigoError
 from dirigo.flow.api.duration import Duration, positive_milliseconds
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sources.fit import fit_rows
 from dirigo.flow.sources.source import Source, SourceBatch, Split
-from dirigo.kernel import DirigoError
 
 
 class Aborted(DirigoError):  # noqa: N818  # what happened to the source

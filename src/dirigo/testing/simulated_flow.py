@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from dirigo.errors import DirigoError
 from dirigo.flow.api.dataflow import Dataflow, live_nodes
 from dirigo.flow.operators.sink_rows import SinkRows
-from dirigo.flow.plan.job import Job
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.sinks.memory import MemorySink
-from dirigo.kernel import DirigoError, FunctionSpec, WorkerId
+from dirigo.kernel import FunctionSpec, WorkerId
 from dirigo.scheduling.accounting import Account, Satisfaction, percentiles
 from dirigo.testing.scripted import ScriptedSource
 
@@ -26,7 +27,7 @@ class SimulatedFlow:
         self.flow = flow
         self.scripted = scripted
         self._collected = {node.name: MemorySink(node.name) for node in live_nodes(flow) if isinstance(node.work, SinkRows)}
-        self.job = Job(flow, list(workers), sources=scripted, sinks=None if writes else self._collected)
+        self.job = BoundJob(flow, list(workers), sources=scripted, sinks=None if writes else self._collected)
         self.job.prepare_sinks()
         self.specs: list[FunctionSpec] = self.job.specs(performs_work=False)  # its time goes by on the virtual clock
         self.leaves = {spec.address for spec in self.specs if not spec.downstreams}

@@ -11,13 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from dirigo.errors import DirigoError
 from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.api.duration import Duration, milliseconds
 from dirigo.flow.exchange.payloads import rows_of
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.plan.emulation import Work
-from dirigo.flow.plan.job import Job
 from dirigo.flow.sources.reader import SourceReader
-from dirigo.kernel import Data, Directory, DirigoError, RunnableMessage, Trail, Worker, WorkerId, job_of, operator_of
+from dirigo.kernel import Data, Directory, RunnableMessage, Trail, Worker, WorkerId, job_of, operator_of
 from dirigo.scheduling import Chaos, Fifo
 from dirigo.scheduling.accounting import Account, Satisfaction
 from dirigo.sim.cluster import SimulatedCluster
@@ -193,7 +194,7 @@ class Simulation:
         return self._only.flow
 
     @property
-    def job(self) -> Job:
+    def job(self) -> BoundJob:
         return self._only.job
 
     def rows(self, sink: str | None = None) -> list[dict[str, Any]]:
@@ -233,7 +234,7 @@ class Simulation:
 
     # --- inside --------------------------------------------------------------------------------------------------------
 
-    def _feed(self, job: Job, reader: SourceReader) -> Feed:
+    def _feed(self, job: BoundJob, reader: SourceReader) -> Feed:
         return self.cluster.source(reader.address, job.homes[reader.address], (reader.target,))
 
     def _pump(self, reader: SourceReader) -> None:

@@ -12,11 +12,11 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
+from dirigo.errors import DirigoError
 from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.rows.row import batch_of
 from dirigo.flow.sinks.sink import Sink, Writer, place_of
 from dirigo.flow.sources.iterable import from_iterable
-from dirigo.kernel import DirigoError
 from dirigo.testing.findings import Held, fail, multiset, require_same, rows_in, sent, tried
 from dirigo.testing.simulation import run
 

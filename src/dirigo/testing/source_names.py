@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dirigo.errors import DirigoError
 from dirigo.flow.api.dataflow import Dataflow, SourceNode
 from dirigo.flow.sources.source import Source
-from dirigo.kernel import DirigoError
 from dirigo.testing.scripted import ScriptedSource
 
 

@@ -7,8 +7,9 @@ from functools import partial
 
 import cloudpickle
 
+from dirigo.errors import DirigoError
 from dirigo.flow.api.strategy import strategy_of
-from dirigo.kernel import DirigoError, JobProperties
+from dirigo.kernel import JobProperties
 from dirigo.scheduling import Arbiter, Strategy, StrategyError, StrategyLike, for_worker
 from dirigo.sim.cluster import StrategyFactory
 

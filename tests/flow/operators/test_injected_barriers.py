@@ -12,6 +12,7 @@ import pytest
 import dirigo as dg
 from dirigo.flow.event_time.watermark import END, Watermark
 from dirigo.flow.operators.operator import Operator
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.kernel import Address, CriticalOutput, Output, RunnableMessage, SchedulingContext, WorkerId, operator_of
 from dirigo.scheduling import Chaos, Strategy
 from dirigo.state import ValueState, add
@@ -69,7 +70,7 @@ def flow_of(name: str, rows: Rows) -> dg.Dataflow:
 
 
 def injected(flow: dg.Dataflow, seed: int, started: Counter[str]) -> Simulation:
-    specs = dg.Job(flow, list(range(WORKERS))).specs()
+    specs = BoundJob(flow, list(range(WORKERS))).specs()
     local = {worker: [spec.address for spec in specs if spec.home == worker] for worker in range(WORKERS)}
     strategy = lambda worker, rng: Restless(rng, local[worker], started)  # noqa: E731
     return run(flow, workers=WORKERS, chaos=True, seed=seed, rows_max=3, strategy=strategy)
@@ -88,7 +89,7 @@ def test_barriers_that_a_strategy_starts_change_no_result(name: str) -> None:
         expected = outcome(run(flow_of(name, rows), rows_max=3))
         assert expected[0]
         assert outcome(injected(flow_of(name, rows), seed, started)) == expected
-    assert {stage.name for stage in dg.Job(flow_of(name, rows)).plan.stages} == set(started)
+    assert {stage.name for stage in BoundJob(flow_of(name, rows)).plan.stages} == set(started)
 
 
 def _operators(cls: type[Operator] = Operator) -> Iterator[type[Operator]]:
@@ -99,7 +100,7 @@ def _operators(cls: type[Operator] = Operator) -> Iterator[type[Operator]]:
 
 def test_the_flows_here_have_all_operators() -> None:
     row = event("a", 1, 1)
-    used = {type(stage.operator) for name in BUILDS for stage in dg.Job(flow_of(name, [row])).plan.stages}
+    used = {type(stage.operator) for name in BUILDS for stage in BoundJob(flow_of(name, [row])).plan.stages}
     assert used >= {each for each in _operators() if each.__module__.startswith("dirigo.")}
 
 

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from dirigo.cli.display.output import JsonFile, console, fail, write_json
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo.runtime.control import JobStatus
 from dirigo.runtime.folders import OwnFolder
 from dirigo_lab.demo.contest import WARM_UP_S, Run, TenantRun, median, run_tenants

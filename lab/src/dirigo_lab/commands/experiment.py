@@ -17,7 +17,7 @@ from rich.table import Table
 
 from dirigo.cli.display.output import JsonFile, console, fail, write_json
 from dirigo.cli.own_cluster import own_cluster
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo_lab.experiments import runner
 from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.experiment import Claim, Experiment, Outcome, Scale, Size

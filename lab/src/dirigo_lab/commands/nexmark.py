@@ -17,7 +17,7 @@ from dirigo import SLO
 from dirigo.cli.display.output import JsonFile, console, fail, write_json
 from dirigo.cli.own_cluster import own_cluster
 from dirigo.cli.strategies import StrategyOnHost, given
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo.nexmark.generator import RATE, Generator
 from dirigo.runtime.control import JobStatus
 from dirigo.runtime.folders import OwnFolder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo_lab.experiments.experiment import Experiment
 from dirigo_lab.experiments.hybrid import HybridContest
 from dirigo_lab.experiments.overhead.lessees import OverheadLessees

@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo_lab.experiments.costs.costs import RuntimeCosts
 from dirigo_lab.experiments.costs.stolen_time import stolen_s
 from dirigo_lab.experiments.experiment import Experiment, Labels, Outcome, Scale, Size

@@ -11,8 +11,8 @@ from dirigo import Dataflow
 from dirigo.flow.api.strategy import strategy_of
 from dirigo.flow.exchange.payloads import rows_of
 from dirigo.flow.operators.windows.windowed import Windowed
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.plan.emulation import Work
-from dirigo.flow.plan.job import Job
 from dirigo.flow.sources.reader import SourceReader
 from dirigo.kernel import Address, CriticalRun, Data, Directory, RunnableMessage, Trail, Worker, WorkerId, job_of
 from dirigo.runtime.control import JobMetrics
@@ -72,11 +72,11 @@ class FlowPool:
         """``costs``: as measured by ``dirigo costs``, on cores that all workers share; otherwise a guess."""
         pattern = strategy_of(strategy)
         directory = Directory()
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, BoundJob] = {}
         more = {}
         for number, flow in enumerate(flows):
             ids = [(number + 1 + offset) % workers for offset in range(workers)]  # not all jobs begin at the same worker
-            job = self.jobs[flow.name] = Job(flow, ids)
+            job = self.jobs[flow.name] = BoundJob(flow, ids)
             job.prepare_sinks()
             directory.add_job(job.specs(performs_work=False))
             for address, work in job.work.items():
@@ -205,7 +205,7 @@ def _fetching(costs: RuntimeCosts) -> FetchTime:
 class _Computing:
     """What the worker thread computes for a message."""
 
-    def __init__(self, costs: RuntimeCosts, jobs: Iterable[Job]) -> None:
+    def __init__(self, costs: RuntimeCosts, jobs: Iterable[BoundJob]) -> None:
         self._costs = costs
         self._upstreams = {
             address: len(upstreams)

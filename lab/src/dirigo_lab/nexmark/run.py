@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from dirigo import SLO, Dataflow, FlowError, Job, Sink, to_callback, to_parquet
+from dirigo import SLO, Dataflow, FlowError, Sink, to_callback, to_parquet
 from dirigo.flow.api.strategy import strategy_of
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.sources.reader import SourceReader
 from dirigo.nexmark.generator import RATE, Generator
 from dirigo.nexmark.sources import EventSource
@@ -127,7 +128,7 @@ def _run_on_sim(
     One worker that nothing disturbs needs no simulated network or clock: it runs as quickly as it can, by the real clock.
     """
     if workers == 1 and not chaos and type(strategy) is Fifo:
-        job = Job(flow)
+        job = BoundJob(flow)
         job.prepare_sinks()
         host = InlineHost(job.specs(), Fifo(), time.time)
         began = time.perf_counter()

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dirigo.kernel import Address, Data, DirigoError, ProtocolError
+from dirigo.errors import DirigoError
+from dirigo.kernel import Address, Data, ProtocolError
 from dirigo_lab.verification.at_rest import check_at_rest
 from dirigo_lab.verification.checker import ViolationError
 from dirigo_lab.verification.handlers import FINISH, FIRE, INJECT, RUN, STEP, HandlerOutcome, Handlers, Ledgers, describe

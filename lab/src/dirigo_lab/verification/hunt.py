@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo_lab.verification.checker import ViolationError
 from dirigo_lab.verification.explorer import Exploration, Explorer
 from dirigo_lab.verification.mutants import Mutant, mutant_named

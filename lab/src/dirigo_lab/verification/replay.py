@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo.kernel.instance import Instance
 from dirigo_lab.verification.checker import ViolationError
 from dirigo_lab.verification.explorer import Explorer, State

@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dirigo.errors import DirigoError
 from dirigo.flow.errors import failure_of, note_place
 from dirigo.flow.event_time.time_column import LATEST_MS, TimeColumn, Times
 from dirigo.flow.exchange.emitter import Branch, Emitter
 from dirigo.flow.exchange.partitions import partition_of, split
 from dirigo.flow.rows.bad_rows import rows_at, without
-from dirigo.kernel import Address, DirigoError
+from dirigo.kernel import Address
 
 
 def timed(batch: pa.RecordBatch, time: TimeColumn, operator: str, emitter: Emitter) -> tuple[pa.RecordBatch, Times]:

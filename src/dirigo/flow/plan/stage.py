@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dirigo.errors import DirigoError
 from dirigo.flow.errors import failure_of, note_place
 from dirigo.flow.event_time.watermark import END, Watermark, passes
 from dirigo.flow.exchange.emitter import Branch, Emitter
@@ -21,7 +22,7 @@ from dirigo.flow.exchange.payloads import Own
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.plan.states import StageStates
 from dirigo.flow.rows.bad_rows import OnError
-from dirigo.kernel import Address, Context, CriticalRun, DirigoError, actor_address
+from dirigo.kernel import Address, Context, CriticalRun, actor_address
 
 
 @dataclass

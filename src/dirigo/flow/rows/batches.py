@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from dirigo.errors import DirigoError
 from dirigo.flow.rows.schema import nearest_name
 from dirigo.flow.rows.strict_values import misfit, strict_array
-from dirigo.kernel import DirigoError
 
 
 class BadRowError(DirigoError):

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dirigo.errors import DirigoError
 from dirigo.flow.errors import OperatorFailure, note_place, said
 from dirigo.flow.event_time.time_column import LATEST_MS, TimeColumn, Times
 from dirigo.flow.event_time.watermark import BEGINNING, END, Watermark, passes
 from dirigo.flow.rows.bad_rows import Bad
 from dirigo.flow.rows.own_memory import cut, owned
 from dirigo.flow.sources.source import Source, SourceBatch, Split
-from dirigo.kernel import Address, CriticalOutput, DirigoError, Output
+from dirigo.kernel import Address, CriticalOutput, Output
 
 READ_PORT, BAD_PORT = 0, 1
 _ALL_ROWS = 1 << 30

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-
-class DirigoError(Exception):
-    """Base of all errors of the kernel; its text is one sentence that says what is wrong."""
+from dirigo.errors import DirigoError
 
 
 class GraphError(DirigoError):

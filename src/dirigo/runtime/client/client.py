@@ -17,11 +17,11 @@ import msgspec
 import zmq
 
 from dirigo.flow.api.dataflow import Dataflow, check_name
-from dirigo.flow.plan.job import Job
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.sinks.sink import Sink
 from dirigo.runtime import control
 from dirigo.runtime.client.shipment import manifest_of, named_shipment, ship
-from dirigo.runtime.errors import ControlError, JobFailed
+from dirigo.runtime.errors import ControlError, JobFailed, StillRunning
 from dirigo.runtime.results.reader import ResultsReader
 from dirigo.runtime.transport.fragments import cut
 from dirigo.runtime.transport.payload import Frame
@@ -123,7 +123,7 @@ class Client:
             raise ControlError(f"a budget of {budget_bytes} bytes lets nothing run; give 1 or more.")
         if name is not None:
             check_name(name, "a job needs a name")
-        job = Job(flow, name=name)
+        job = BoundJob(flow, name=name)
         job.plan.close_splits()
         shipment = ship(job.plan, flow.name)
         code, code_name = (None, "") if strategy is None else named_shipment(strategy)
@@ -307,7 +307,7 @@ class JobHandle:
     def wait(self, timeout_s: float | None = None) -> control.JobStatus:
         """Until the job is over and its rows are here.
 
-        Raises ``JobFailed`` if it failed, or if a sink of this process did, and ``TimeoutError`` if it goes on.
+        Raises ``JobFailed`` if it failed, or if a sink of this process did, and ``StillRunning`` if it goes on.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -316,7 +316,7 @@ class JobHandle:
             if status.state in _OVER:
                 break
             if until is not None and time.monotonic() >= until:
-                raise TimeoutError(f"job '{self.name}' is {status.state} after {timeout_s:g} s; it goes on.")
+                raise StillRunning(f"job '{self.name}' is {status.state} after {timeout_s:g} s; it goes on.")
         for reader in self._readers:
             reader.wait()
         if status.state == "failed":

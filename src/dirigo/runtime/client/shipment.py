@@ -25,7 +25,7 @@ import cloudpickle
 
 from dirigo.flow.api.strategy import strategy_of
 from dirigo.flow.operators.sink_rows import SinkRows
-from dirigo.flow.plan.job import Job
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.plan.plan import Plan
 from dirigo.flow.sinks.sink import Sink, place_of
 from dirigo.flow.sources.pushed import PushedSource
@@ -83,7 +83,7 @@ def unship(shipment: bytes) -> Plan:
     return plan
 
 
-def manifest_of(job: Job) -> Manifest:
+def manifest_of(job: BoundJob) -> Manifest:
     """What the controller has to know of a job whose code it never runs."""
     sinks: dict[str, tuple[int, bytes]] = {}
     pushed: dict[str, tuple[int, bytes]] = {}

@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from dirigo.errors import DirigoError
 from dirigo.flow.api.dataflow import check_name, checked_labels
-from dirigo.kernel import DirigoError, job_of
+from dirigo.kernel import job_of
 from dirigo.runtime import control
 from dirigo.runtime.client.shipment import SHIPMENT_BYTES_MOST
 from dirigo.runtime.errors import ControlError

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import zmq
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo.runtime.control import AttemptRef, SourcePlaces, SplitPlace
 from dirigo.runtime.transport.fragments import cut
 from dirigo.runtime.transport.link import RESEND_AFTER_S, LinkSender, SentPacket

@@ -17,10 +17,10 @@ from typing import Final
 
 import pyarrow as pa
 
+from dirigo.errors import DirigoError
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.sources.pushed import ReleasedRows
 from dirigo.flow.sources.reader import newest_of
-from dirigo.kernel import DirigoError
 from dirigo.runtime.ingest.pusher import Arrival, StagingAck, StagingHeader
 
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from dirigo.errors import DirigoError
 from dirigo.flow.errors import OperatorFailure, RowFailure, said
 from dirigo.flow.event_time.watermark import Watermark
 from dirigo.flow.exchange.payloads import rows_of as rows_of_payload
-from dirigo.kernel import Address, Data, Directory, DirigoError, Errand, ErrandKind, Message, Worker, WorkerId, job_of
+from dirigo.kernel import Address, Data, Directory, Errand, ErrandKind, Message, Worker, WorkerId, job_of
 from dirigo.kernel.interface.message import Lane
 from dirigo.runtime import control
 from dirigo.runtime.failures import cut_failure

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from dirigo.flow.operators.sink_rows import SinkRows
-from dirigo.flow.plan.job import Job
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.sources.pushed import PushedSource, PushedSplit
 from dirigo.flow.sources.reader import SourceReader
 from dirigo.kernel import (
@@ -58,7 +58,7 @@ class InstalledJob:
         self.logged_bytes = 0  # arrived there; the fetcher counts
         self.state_sizes: dict[Address, int] = {}
         self.state_cursor = 0
-        job = self._job = Job(unship(install.shipment), install.workers, install.job)
+        job = self._job = BoundJob(unship(install.shipment), install.workers, install.job)
         self.strategy_key = install.strategy
         pattern = pickle.loads(install.strategy)  # of a holder of the cluster's keys, as the flow is
         self.new_strategy = partial(for_worker, pattern)

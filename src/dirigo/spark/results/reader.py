@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo.runtime.control import Access, LogInfo
 from dirigo.runtime.results.log import LogError
 from dirigo.spark.results.log_folder import LogFolder

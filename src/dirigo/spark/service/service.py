@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo.runtime.client.client import BUDGET_BYTES, Client, JobHandle
 from dirigo.runtime.control import Access
 from dirigo.runtime.errors import ControlError

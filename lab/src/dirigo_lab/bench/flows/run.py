@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from dirigo import Dataflow, Job, Sink, Stream
+from dirigo import Dataflow, Sink, Stream
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.scheduling import Fifo
 from dirigo.sim.inline import InlineHost
 from dirigo_lab.bench.flows.memory_source import BATCH_ROWS
@@ -19,7 +20,7 @@ class FlowRun:
     def __init__(self, build: BuildFlow, sink: Sink) -> None:
         flow = Dataflow("bench")
         build(flow).sink(sink)
-        self._job = Job(flow)
+        self._job = BoundJob(flow)
         self._job.prepare_sinks()
         self.host = InlineHost(self._job.specs(), Fifo(), time.time)
 

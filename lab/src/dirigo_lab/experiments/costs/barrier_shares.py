@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 import zmq
 
+from dirigo.errors import DirigoError
 from dirigo.flow.plan.plan import Plan
-from dirigo.kernel import DirigoError, Message, WorkerId
+from dirigo.kernel import Message, WorkerId
 from dirigo.kernel.interface.message import SyncReply, SyncRequest, Unsync
 from dirigo.runtime.client.shipment import named_shipment, ship
 from dirigo.runtime.control import Install, Member

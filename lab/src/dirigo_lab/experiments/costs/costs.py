@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 
 _FILE = "costs.json"
 

@@ -30,8 +30,9 @@ import msgspec
 import pyarrow as pa
 
 from dirigo import Dataflow, Function, FunctionContext, to_nothing
+from dirigo.errors import DirigoError
 from dirigo.flow.sources.load_shapes import constant
-from dirigo.kernel import Address, CriticalRun, DirigoError, RunnableMessage, SchedulingContext, operator_of
+from dirigo.kernel import Address, CriticalRun, RunnableMessage, SchedulingContext, operator_of
 from dirigo.runtime.folders import OwnFolder
 from dirigo.scheduling import Fifo, Strategy
 from dirigo_lab.experiments.costs.barrier_shares import measure_shares

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo_lab.experiments.experiment import Label, Latencies, Outcome
 
 LATENCIES, FIGURES, PER_WORKER = "latencies.parquet", "figures.parquet", "per_worker.parquet"

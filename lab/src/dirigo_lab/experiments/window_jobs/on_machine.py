@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from dirigo.errors import DirigoError
 from dirigo.flow.sources.load_shapes import Load, constant
-from dirigo.kernel import DirigoError
 from dirigo_lab.experiments.experiment import Size
 from dirigo_lab.experiments.window_jobs.on_spark import run_jobs
 from dirigo_lab.experiments.window_jobs.window_job import WindowJob

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 from dirigo_lab.nexmark.oracles.comparison import normalise
 from dirigo_lab.nexmark.oracles.queries import sql_text, table_files
 

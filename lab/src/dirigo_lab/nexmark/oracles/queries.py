@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 
 Dialect = Literal["duckdb", "spark"]
 

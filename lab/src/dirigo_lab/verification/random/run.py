@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
+from dirigo.errors import DirigoError
 from dirigo.kernel import (
     Address,
     CriticalOutput,
     CriticalRun,
     Data,
-    DirigoError,
     Granularity,
     Hooks,
     Lane,

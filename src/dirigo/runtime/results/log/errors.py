@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dirigo.kernel import DirigoError
+from dirigo.errors import DirigoError
 
 
 class LogError(DirigoError):

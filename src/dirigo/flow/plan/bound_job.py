@@ -17,7 +17,7 @@ from dirigo.flow.sources.source import Source
 from dirigo.kernel import LESSEES_MAX, NO_OBJECTIVE, Behaviour, FunctionSpec, JobProperties, States, WorkerId
 
 
-class Job:
+class BoundJob:
     """One run of a flow."""
 
     def __init__(
