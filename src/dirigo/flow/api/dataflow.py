@@ -157,6 +157,15 @@ class Dataflow:
         names = ", ".join(node.name for node in self.nodes) or "none yet"
         raise FlowError(f"dataflow '{self.name}' has no operator '{operator}' whose work could be emulated; it has {names}.")
 
+    def __repr__(self) -> str:
+        return f"<dataflow '{self.name}' of {len(self.nodes)} operators>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: its objective and its graph."""
+        from dirigo.flow.notebook.flows import dataflow_html  # a drawing is made of a plan, and a plan of a flow
+
+        return dataflow_html(self)
+
     # --- for streams ---------------------------------------------------------------------------------------------------
 
     def add(self, node: Node) -> Node:

@@ -109,6 +109,12 @@ class Stream:
     def __repr__(self) -> str:
         return f"<stream '{self.name}' of {', '.join(self.schema.names)}>"
 
+    def _repr_html_(self) -> str:
+        """In a notebook: its columns."""
+        from dirigo.flow.notebook.flows import stream_html  # which draws flows too, and they are made of streams
+
+        return stream_html(self)
+
     # --- row by row ----------------------------------------------------------------------------------------------------
 
     def map(self, function: Callable[[Row], Any], schema: SchemaLike | None = None, *, name: str | None = None) -> Stream:

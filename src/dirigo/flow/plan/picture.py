@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from dirigo.flow.api.dataflow import Dataflow, Node, SourceNode
 from dirigo.flow.api.duration import format_milliseconds
+from dirigo.flow.api.slo import SLO
 from dirigo.flow.exchange.edge import ByKey, Edge, Onward
 from dirigo.flow.exchange.emitter import LATE, MAIN, Branch
 from dirigo.flow.operators.pass_through import PassThrough
@@ -93,11 +94,8 @@ class Picture:
         """The flow's name, its size and what it promises."""
         actors = span(sum(box.partitions_min for box in self.boxes), sum(box.partitions_max for box in self.boxes))
         parts = [f"{len(self.boxes)} stages", f"{actors} actors"]
-        slo = self.flow.slo
-        if slo is not None:
-            latency = [] if slo.latency_ms is None else [f"latency {format_milliseconds(slo.latency_ms)}"]
-            throughput = [] if slo.throughput_per_s is None else [f"{slo.throughput_per_s:,.10g} rows/s"]
-            parts.append(f"{' and '.join(latency + throughput)} for {100 * slo.target:.10g} % of rows")
+        if self.flow.slo is not None:
+            parts.append(objective(self.flow.slo))
         return f"{self.flow.name}: {', '.join(parts)}"
 
     def arrows_from(self, box: Box) -> list[Arrow]:
@@ -174,6 +172,13 @@ class Picture:
             waiting.remove(chosen)
             order.append(chosen)
         return order
+
+
+def objective(slo: SLO) -> str:
+    """What is promised, in a few words."""
+    latency = [] if slo.latency_ms is None else [f"latency {format_milliseconds(slo.latency_ms)}"]
+    throughput = [] if slo.throughput_per_s is None else [f"{slo.throughput_per_s:,.10g} rows/s"]
+    return f"{' and '.join(latency + throughput)} for {100 * slo.target:.10g} % of rows"
 
 
 def one_line(text: str) -> str:
