@@ -60,7 +60,7 @@ from dirigo.flow.sources import (
     shaped,
 )
 from dirigo.flow.sources import load_shapes as loads
-from dirigo.runtime.client.client import Client
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.errors import ControlError, JobFailed, StillRunning
 from dirigo.scheduling import (
     DirectSend,
@@ -75,6 +75,8 @@ from dirigo.scheduling import (
     StrategyExtras,
     Tokens,
 )
+from dirigo.spark.connection import Service, connect
+from dirigo.spark.sessions import register
 from dirigo.state import ListState, MapState, ValueState
 from dirigo.state.errors import StateError
 
@@ -100,7 +102,6 @@ __all__ = [
     "SLO",
     "Aggregate",
     "BadRow",
-    "Client",
     "Cluster",
     "ControlError",
     "Dataflow",
@@ -116,6 +117,7 @@ __all__ = [
     "FunctionContext",
     "Group",
     "Hybrid",
+    "Job",
     "JobFailed",
     "KeyedStream",
     "ListState",
@@ -125,6 +127,7 @@ __all__ = [
     "RejectSendRandom",
     "Row",
     "RowFailure",
+    "Service",
     "Session",
     "Sink",
     "Sliding",
@@ -143,6 +146,7 @@ __all__ = [
     "Writer",
     "avg",
     "col",
+    "connect",
     "count",
     "distinct",
     "first",
@@ -163,6 +167,7 @@ __all__ = [
     "nexmark",
     "paced",
     "quantile",
+    "register",
     "shaped",
     "stddev",
     "sum",

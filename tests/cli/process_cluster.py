@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dirigo import Dataflow
-from dirigo.runtime.client.client import BUDGET_BYTES, Client, JobHandle
+from dirigo.runtime.client.client import BUDGET_BYTES, Client
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.controller.pool import ProcessPool
 from dirigo.runtime.errors import ControlError
@@ -78,7 +79,7 @@ class ProcessCluster:
         name: str | None = None,
         strategy: StrategyLike | None = None,
         budget_bytes: int = BUDGET_BYTES,
-    ) -> JobHandle:
+    ) -> Job:
         return self.client.submit(flow, name=name, strategy=strategy, budget_bytes=budget_bytes)
 
     def stop(self) -> None:

@@ -180,6 +180,31 @@ def test_a_job_that_fails_tells_where(cluster: RunningService, tmp_path: Path) -
     assert "operator 'map' cannot handle the row" in run("jobs")[0]
 
 
+def test_where_a_job_failed_is_told_later_too(cluster: RunningService, tmp_path: Path) -> None:
+    file = written(tmp_path, FAILING)
+    run("submit", file, "--follow", "--name", "told-later", code=1)
+    out, _ = run("jobs", "told-later", "--json", tmp_path / "jobs.json")
+    assert "raised at" in out
+    assert "in inverse" in out
+    (figures,) = json.loads((tmp_path / "jobs.json").read_text())["jobs"]
+    assert f'{file}", line 5, in inverse' in figures["traceback"]
+    assert "ZeroDivisionError" in figures["traceback"]
+
+
+def test_a_cluster_is_resized(cluster: RunningService, tmp_path: Path) -> None:
+    out, _ = run("cluster", "resize", "3", "--json", tmp_path / "resized.json")
+    assert "cluster 'dirigo' is to have 3 workers, and had 2" in out
+    figures = json.loads((tmp_path / "resized.json").read_text())
+    assert (figures["wanted"], figures["before"]) == (3, 2)
+    assert cluster.access is not None
+    with Client(cluster.access) as client:
+        until(lambda: [each.state for each in client.status().workers] == ["ready"] * 3, "three workers are there")
+        run("cluster", "resize", "2")
+        until(lambda: len(client.status().workers) == 2, "the third one has left")
+    assert "a pool has 1 to 1000 workers, not 0." in refused("cluster", "resize", "0")
+    assert "or name one that runs with --name: dirigo." in refused("cluster", "resize", "2", "--name", "other")
+
+
 @pytest.mark.parametrize(
     ("call", "what"),
     [("1 // 0", "ZeroDivisionError: "), ("sys.exit(0)", "SystemExit: 0"), ("sys.exit()", "SystemExit")],

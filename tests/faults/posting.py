@@ -14,7 +14,7 @@ import zmq
 
 import dirigo as dg
 from dirigo.runtime import control
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.results.poster import LogAck, Posted
 from runtime.clusters import PATIENCE_S, until
@@ -56,7 +56,7 @@ class Posting:
         self._context.term()
         self.cluster.__exit__(kind, error, trace)
 
-    def submit(self, name: str) -> JobHandle:
+    def submit(self, name: str) -> Job:
         """A job that runs: one partition writes to the sink "out"."""
         flow = dg.Dataflow(name, partitions=1)
         flow.source(dg.from_iterable([{"n": 1}]), splits=1).sink(dg.to_spark(), name="out")
@@ -66,11 +66,11 @@ class Posting:
         until(lambda: self.state_of(job) == "running", f"{name} runs")
         return job
 
-    def state_of(self, job: JobHandle) -> str:
+    def state_of(self, job: Job) -> str:
         self.worker.has()  # it beats
         return job.status().state
 
-    def post(self, job: JobHandle, frame: bytes, count: int, *, sink: str = "out", partition: int = 0) -> None:
+    def post(self, job: Job, frame: bytes, count: int, *, sink: str = "out", partition: int = 0) -> None:
         """Post a record, and wait for the log to acknowledge it."""
         number = next(self._numbers)
         posted = Posted(0, self._incarnation, number, job.id, sink, partition, count)
@@ -80,12 +80,12 @@ class Posting:
             if msgspec.msgpack.decode(self._socket.recv(), type=LogAck).number >= number:
                 return
 
-    def finish(self, job: JobHandle) -> None:
+    def finish(self, job: Job) -> None:
         """Nothing more comes of a job."""
         self.post(job, b"", -1)
         self.worker.say(control.ActorEnded(job.id, f"{job.id}/out/0"))
 
-    def until_over(self, job: JobHandle, state: str) -> control.JobStatus:
+    def until_over(self, job: Job, state: str) -> control.JobStatus:
         def is_over() -> bool:
             if self.worker.has(control.Remove):
                 self.worker.say(control.Removed(self.worker.take(control.Remove).job, control.JobFigures()))
@@ -96,7 +96,7 @@ class Posting:
         assert status.state == state, status
         return status
 
-    def results(self, job: JobHandle | str) -> list[int]:
+    def results(self, job: Job | str) -> list[int]:
         name = job if isinstance(job, str) else job.id
         info = self.client.log_info(name)
         frames: list[bytes] = []

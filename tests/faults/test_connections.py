@@ -14,7 +14,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.flow.sources.pushed import PushedSource
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller.job_record import JobRecord
 from dirigo.runtime.ingest.pusher import PUSH_BYTES, Pusher
 from faults.proxied import ProxiedCluster
@@ -111,7 +111,7 @@ def test_a_submission_whose_answer_is_lost_is_not_carried_out_twice(cluster: Pro
     cluster.client.status()
     flow, _ = counting("submitted_once", rows=None)
 
-    def submit() -> JobHandle:
+    def submit() -> Job:
         cluster.client.status()  # a connection of this thread's own
         ready.set()
         go_on.wait(PATIENCE_S)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.control import Member
 from dirigo.runtime.errors import JobFailed
 from dirigo.runtime.transport.keys import WORKER, KeyPair, KeyRing
@@ -79,7 +79,7 @@ def test_jobs_across_a_pair_that_is_broken_twice_fail_each_time(tmp_path: Path) 
     with ProxiedCluster(tmp_path, run=run_impatient_worker) as cluster:
         proxy = cluster.proxy
 
-        def running(name: str) -> JobHandle:
+        def running(name: str) -> Job:
             """A job that runs, as soon as the workers have found each other again."""
             for number in range(10):
                 flow, out = counting(f"{name}.{number}", rows=None)

@@ -15,7 +15,7 @@ import pytest
 import dirigo as dg
 from dirigo.kernel.interface.message import Note
 from dirigo.runtime import control
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller import membership, placement
 from dirigo.runtime.errors import JobFailed
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, counting, numbers, until
@@ -52,16 +52,16 @@ def narrow(name: str, rows: int | None = None) -> tuple[dg.Dataflow, Any]:
     return flow, out
 
 
-def helper_of(handle: JobHandle) -> int:
+def helper_of(handle: Job) -> int:
     """The one of three workers at which a job has no actor."""
     (helper,) = {0, 1, 2} - set(handle.status().workers)
     return helper
 
 
-def submitted_apart(cluster: LocalCluster, workers: int) -> tuple[list[tuple[JobHandle, Any]], list[tuple[JobHandle, Any]]]:
+def submitted_apart(cluster: LocalCluster, workers: int) -> tuple[list[tuple[Job, Any]], list[tuple[Job, Any]]]:
     """Jobs that run and have an actor at worker 0, and jobs that have none there."""
-    with_it: list[tuple[JobHandle, Any]] = []
-    without_it: list[tuple[JobHandle, Any]] = []
+    with_it: list[tuple[Job, Any]] = []
+    without_it: list[tuple[Job, Any]] = []
     for number in range(workers):
         flow, out = narrow(f"job{number}")
         handle = cluster.submit(flow, strategy="fifo")

@@ -18,7 +18,7 @@ import pytest
 import dirigo as dg
 from cli.commands import OF_PROCESSES
 from dirigo.runtime import control
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.errors import ControlError, JobFailed
 from dirigo.runtime.results.log import manifest
@@ -39,7 +39,7 @@ def posting(tmp_path: Path) -> Iterator[Posting]:
         yield made
 
 
-def is_of(job: JobHandle, descriptor: int) -> bool:
+def is_of(job: Job, descriptor: int) -> bool:
     """Whether an open file is one of a job's logs."""
     return job.id in Path(f"/proc/self/fd/{descriptor}").readlink().parts
 

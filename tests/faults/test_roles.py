@@ -16,13 +16,15 @@ from pyspark.sql.types import LongType, StructField, StructType
 import dirigo as dg
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime import control
-from dirigo.runtime.client.client import Client, JobHandle
+from dirigo.runtime.client.client import Client
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.ingest.pusher import Pusher, PushError
 from dirigo.runtime.results.poster import Posted
 from dirigo.runtime.transport.keys import CLIENT, READER, ROLES, WORKER, WRITER, Keys
 from dirigo.runtime.transport.wire import FORMAT, PacketHead, encode_head
-from dirigo.spark.data_source import format_of
+from dirigo.spark.data_source import dirigo_format
+from dirigo.spark.sessions import Reach, TaskAccess
 from runtime.clusters import PATIENCE_S, LocalCluster, counting, until
 
 STRANGER = "a stranger's key"
@@ -36,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(scope="module")
-def job(cluster: LocalCluster) -> JobHandle:
+def job(cluster: LocalCluster) -> Job:
     """A job that takes rows from outside, and keeps its results."""
     flow = dg.Dataflow("fed")
     flow.source(PushedSource({"n": "int64"}), splits=2).sink(dg.to_spark(name="out"))
@@ -83,7 +85,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_what_a_role_may_ask_for(cluster: LocalCluster, job: JobHandle, role: str) -> None:
+def test_what_a_role_may_ask_for(cluster: LocalCluster, job: Job, role: str) -> None:
     with client_of(cluster, role) as client:
         for ask in ALLOWED[role].values():
             ask(client, job.id)
@@ -97,7 +99,7 @@ def test_what_a_role_may_ask_for(cluster: LocalCluster, job: JobHandle, role: st
 
 
 @pytest.mark.parametrize("role", [CLIENT, WRITER, READER])
-def test_nobody_poses_as_a_worker(cluster: LocalCluster, job: JobHandle, role: str) -> None:
+def test_nobody_poses_as_a_worker(cluster: LocalCluster, job: Job, role: str) -> None:
     """Neither at the controller, nor at the log, nor at another worker."""
     controller = cluster.controller
     slot, counts = controller.slots[0], controller.refusals.counts
@@ -141,7 +143,7 @@ def test_nobody_poses_as_a_worker(cluster: LocalCluster, job: JobHandle, role: s
 
 
 @pytest.mark.parametrize("role", [READER, WORKER])
-def test_who_may_not_write_cannot_push_either(cluster: LocalCluster, job: JobHandle, role: str) -> None:
+def test_who_may_not_write_cannot_push_either(cluster: LocalCluster, job: Job, role: str) -> None:
     places = cluster.client.source_places(job.id)
     with Pusher(places, places.splits[0], keys_of(cluster, role), patience_s=0.3) as pusher:
         pusher.push(pa.record_batch({"n": [1]}))
@@ -149,7 +151,7 @@ def test_who_may_not_write_cannot_push_either(cluster: LocalCluster, job: JobHan
             pusher.finish()
 
 
-def test_a_writer_brings_rows_and_a_reader_sees_what_comes_of_them(cluster: LocalCluster, job: JobHandle) -> None:
+def test_a_writer_brings_rows_and_a_reader_sees_what_comes_of_them(cluster: LocalCluster, job: Job) -> None:
     with client_of(cluster, WRITER) as writer, client_of(cluster, READER) as reader:
         places = writer.source_places(job.id)
         refs = []
@@ -179,8 +181,8 @@ def test_a_secret_stays_with_its_owner(cluster: LocalCluster) -> None:
             assert (keys_of(cluster, other).secret.encode() in text) == (other == role)
 
 
-def test_tasks_of_spark_get_the_keys_that_they_need_and_no_others(cluster: LocalCluster, job: JobHandle) -> None:
-    data_source = format_of(cluster.controller.access)
+def test_tasks_of_spark_get_the_keys_that_they_need_and_no_others(cluster: LocalCluster, job: Job) -> None:
+    data_source = dirigo_format(Reach({"run": TaskAccess.of(cluster.controller.access)}, ("run",)))
     reading = pickle.dumps(data_source(options={"job": job.id}).reader(COLUMNS))
     writing = pickle.dumps(data_source(options={"job": job.id}).writer(COLUMNS, False))
     everything = cloudpickle.dumps(data_source)

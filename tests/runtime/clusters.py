@@ -12,7 +12,8 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 import dirigo as dg
-from dirigo.runtime.client.client import Client, JobHandle
+from dirigo.runtime.client.client import Client
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.control import WorkerStatus
 from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.controller.pool import ProcessPool
@@ -64,10 +65,10 @@ class LocalCluster:
         os.kill(worker.pid, 9)
         return worker
 
-    def submit(self, flow: dg.Dataflow, **options: Any) -> JobHandle:
+    def submit(self, flow: dg.Dataflow, **options: Any) -> Job:
         return self.client.submit(flow, **options)
 
-    def run(self, flow: dg.Dataflow, **options: Any) -> JobHandle:
+    def run(self, flow: dg.Dataflow, **options: Any) -> Job:
         handle = self.submit(flow, **options)
         handle.wait(PATIENCE_S)
         return handle

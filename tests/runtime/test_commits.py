@@ -13,7 +13,8 @@ import pytest
 import dirigo as dg
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime import control
-from dirigo.runtime.client.client import Client, JobHandle
+from dirigo.runtime.client.client import Client
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.ingest.pusher import Pusher
 from dirigo.runtime.transport.keys import WRITER
@@ -135,13 +136,13 @@ def test_a_later_micro_batch_comes_after_one_that_failed(play: Play) -> None:
 # --- with rows -------------------------------------------------------------------------------------------------------------
 
 
-def running(cluster: LocalCluster, flow: dg.Dataflow) -> JobHandle:
+def running(cluster: LocalCluster, flow: dg.Dataflow) -> Job:
     handle = cluster.submit(flow)
     until(lambda: handle.status().state == "running", "it runs")
     return handle
 
 
-def staging(cluster: LocalCluster, handle: JobHandle) -> Callable[[int, int], control.AttemptRef]:
+def staging(cluster: LocalCluster, handle: Job) -> Callable[[int, int], control.AttemptRef]:
     """Brings a number to a split, and tells the attempt."""
     places = cluster.client.source_places(handle.id)
 

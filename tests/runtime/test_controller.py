@@ -12,7 +12,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.runtime import control
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller import worker_lines as lines
 from dirigo.runtime.controller.controller import TICK_S
 from dirigo.runtime.errors import JobFailed
@@ -29,7 +29,7 @@ def start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Start]:
     assert not [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
 
 
-def submitted(cluster: PretendedCluster, *workers: Pretender, name: str = "job") -> JobHandle:
+def submitted(cluster: PretendedCluster, *workers: Pretender, name: str = "job") -> Job:
     """A job that runs, as far as the controller knows."""
     flow = dg.Dataflow(name)
     flow.source(dg.from_iterable(lambda: [{"n": 1}])).sink(dg.to_memory())

@@ -14,7 +14,7 @@ import zmq
 
 import dirigo as dg
 from dirigo.runtime import control
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller import worker_lines as lines
 from dirigo.runtime.errors import JobFailed
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, numbers, until
@@ -55,7 +55,7 @@ def found(out: Any) -> dict[tuple[int, int], tuple[int, int]]:
     return {(start // 1_000, key): value for (start, key), value in windows.items()}
 
 
-def joined(start_cluster: Start, strategy: str) -> tuple[LocalCluster, JobHandle, Any]:
+def joined(start_cluster: Start, strategy: str) -> tuple[LocalCluster, Job, Any]:
     """A job whose actors are all at worker 0, and a worker 1 that has come later."""
     cluster = start_cluster(1)
     flow, out = adding_up("helped")
@@ -67,7 +67,7 @@ def joined(start_cluster: Start, strategy: str) -> tuple[LocalCluster, JobHandle
     return cluster, handle, out
 
 
-def until_helped(cluster: LocalCluster, handle: JobHandle) -> None:
+def until_helped(cluster: LocalCluster, handle: Job) -> None:
     until(lambda: cluster.worker(1).messages > 20, "the newcomer helps")
     assert handle.status().workers == (0,)
 
@@ -109,7 +109,7 @@ def test_a_job_fails_when_a_worker_is_killed_that_only_helps_with_it(start_clust
 
 
 @contextmanager
-def pretended_helper(cluster: LocalCluster, handle: JobHandle, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretender]:
+def pretended_helper(cluster: LocalCluster, handle: Job, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretender]:
     """A second worker that the test plays: it takes messages, and never says what it has done. In the end it is lost."""
     monkeypatch.setattr(lines, "GONE_AFTER_S", 0.3)
     monkeypatch.setattr(cluster.pool, "start", lambda _: None)

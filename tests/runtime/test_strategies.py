@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dirigo as dg
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.control import JobMetrics
 from dirigo.runtime.errors import JobFailed
 from dirigo.scheduling import STRATEGIES, StrategyExtras
@@ -183,7 +183,7 @@ def test_a_strategy_knows_the_labels_of_a_job_and_so_does_its_status(cluster: Lo
 # --- strategies that work --------------------------------------------------------------------------------------------------
 
 
-def right(name: str, cluster: LocalCluster, **options: Any) -> tuple[JobHandle, Any]:
+def right(name: str, cluster: LocalCluster, **options: Any) -> tuple[Job, Any]:
     flow, out = counting(name, rows=ROWS)
     return cluster.submit(flow, **options), out
 

@@ -23,6 +23,7 @@ from dirigo.runtime.errors import ControlError
 from dirigo.runtime.results.log import LogError, ResultLog, StoredLog
 from dirigo.spark.data_source import FormatError, dirigo_format
 from dirigo.spark.results.reader import LogReader, LogStreamReader, ReadOptions
+from dirigo.spark.sessions import Reach, TaskAccess
 
 SCHEMA = pa.schema([("number", pa.int64()), ("at", pa.timestamp("ms"))])
 
@@ -120,7 +121,7 @@ def home(spark: SparkSession, tmp_path: Path) -> Path:
     """A registered stand-in; the folder of its logs."""
     root = tmp_path / "logs"
     root.mkdir()
-    spark.dataSource.register(dirigo_format(LogHome(str(root))))
+    spark.dataSource.register(dirigo_format(Reach({"run": TaskAccess(LogHome(str(root)))}, ("run",))))
     return root
 
 
@@ -155,11 +156,11 @@ def test_an_empty_log_is_an_empty_frame(spark: SparkSession, home: Path) -> None
 def test_a_log_on_disk_is_read_without_a_cluster(spark: SparkSession, tmp_path: Path) -> None:
     results = Results(tmp_path)
     results.add(batches=20)
-    spark.dataSource.register(dirigo_format(None))
+    spark.dataSource.register(dirigo_format(Reach()))
     assert numbers(spark.read.format("dirigo").load(str(tmp_path / "job" / "sink")).collect()) == list(range(60))
     with pytest.raises(PySparkException, match="There is no results log in"):
         spark.read.format("dirigo").load(str(tmp_path))
-    with pytest.raises(PySparkException, match="knows no cluster; make one"):
+    with pytest.raises(PySparkException, match="knows no service; tell it of one"):
         spark.read.format("dirigo").option("job", "job").load()
 
 
@@ -244,7 +245,7 @@ def test_every_type_arrives_as_it_was(spark: SparkSession, tmp_path: Path) -> No
     log = ResultLog(tmp_path, schema)
     log.append(pa.RecordBatch.from_arrays(arrays, schema=schema).serialize().to_pybytes(), 2)
     log.close()
-    spark.dataSource.register(dirigo_format(None))
+    spark.dataSource.register(dirigo_format(Reach()))
     frame = spark.read.format("dirigo").load(str(tmp_path))
     assert [kind for _, kind in frame.dtypes] == [column[2] for column in COLUMNS]
     first, second = frame.collect()
@@ -257,7 +258,7 @@ def test_every_type_arrives_as_it_was(spark: SparkSession, tmp_path: Path) -> No
 @pytest.mark.parametrize("kind", [pa.month_day_nano_interval(), pa.decimal256(60, 2), pa.decimal128(5, -2)])
 def test_a_type_that_spark_has_not_is_said(tmp_path: Path, kind: pa.DataType) -> None:
     ResultLog(tmp_path, pa.schema([("strange", kind)])).close()
-    source = dirigo_format(None)(options={"path": str(tmp_path)})
+    source = dirigo_format(Reach())(options={"path": str(tmp_path)})
     with pytest.raises(LogError, match=r"Spark has no type for the column 'strange', which is .*; cast or drop it"):
         source.schema()
 
@@ -472,6 +473,6 @@ def test_a_reader_travels_without_its_connection(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["writer", "streamWriter"])
 def test_overwriting_is_refused(method: str) -> None:
-    source = dirigo_format(None)(options={"job": "job"})
+    source = dirigo_format(Reach())(options={"job": "job"})
     with pytest.raises(FormatError, match=r"cannot replace .*: write with .*append"):
         getattr(source, method)(schema=None, overwrite=True)

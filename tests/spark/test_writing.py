@@ -33,6 +33,7 @@ from dirigo.runtime.transport.fragments import joined
 from dirigo.spark.data_source import dirigo_format
 from dirigo.spark.input.source import SparkQuery, SparkSource, from_spark, reason_of
 from dirigo.spark.input.writer import BatchWriter, Staged
+from dirigo.spark.sessions import Reach, TaskAccess
 
 SCHEMA = pa.schema([("n", pa.int64()), ("at", pa.timestamp("ms", "UTC"))])
 SPLITS = 2
@@ -183,7 +184,7 @@ def home(spark: SparkSession, tmp_path: Path) -> Iterator[Home]:
 
 
 def opened(spark: SparkSession, home: Home) -> Iterator[Home]:
-    spark.dataSource.register(dirigo_format(None, HomeAccess(home.endpoint)))
+    spark.dataSource.register(dirigo_format(Reach({"run": TaskAccess(None, HomeAccess(home.endpoint))}, ("run",))))
     yield home
     home.close()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 
 
-def give_up(job: JobHandle) -> None:
+def give_up(job: Job) -> None:
     """Cancel a job, if it can still be cancelled."""
     try:
         job.cancel()

@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from dirigo.calibration.measurement import Measurement
 from dirigo.flow.api.dataflow import Dataflow
-from dirigo.runtime.client.client import BUDGET_BYTES, Client, JobHandle
+from dirigo.runtime.client.client import BUDGET_BYTES, Client
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.control import JobMetrics, JobStatus
 from dirigo.runtime.errors import ControlError
 from dirigo.scheduling.accounting import percentiles
@@ -68,7 +69,7 @@ class Runs:
         is_full = is_full or last.metrics.queued_bytes - before.queued_bytes > _GROWN_BYTES
         return self._told(step, rate, before, last, last_s - first_s, is_short=is_short, is_full=is_full)
 
-    def _submit(self, step: str, flow: Dataflow, budget_bytes: int = BUDGET_BYTES) -> JobHandle:
+    def _submit(self, step: str, flow: Dataflow, budget_bytes: int = BUDGET_BYTES) -> Job:
         """Submit a flow once the workers are free: a function of the run before may take its time."""
         until = time.monotonic() + _FREE_S
         while any(worker.state != "ready" or worker.running for worker in self._client.status().workers):
@@ -98,7 +99,7 @@ class Runs:
             **flags,
         )
 
-    def _wait_for_start(self, job: JobHandle) -> float:
+    def _wait_for_start(self, job: Job) -> float:
         """When its sources began."""
         until = time.monotonic() + _START_S
         while time.monotonic() < until:
@@ -108,7 +109,7 @@ class Runs:
             time.sleep(_LOOK_S)
         raise ControlError(f"job '{job.name}' did not start in {_START_S:.0f} s; see whether its workers are ready.")
 
-    def _watch(self, job: JobHandle, until_s: float) -> tuple[JobStatus, float, bool]:
+    def _watch(self, job: Job, until_s: float) -> tuple[JobStatus, float, bool]:
         """How it is at that time, or when it ended before; when that was; and whether its sources had to wait until then."""
         looks = waits = 0
         while True:
@@ -123,13 +124,13 @@ class Runs:
                 return status, now_s, is_full
             time.sleep(min(_LOOK_S, max(0.0, until_s - now_s)))
 
-    def _status(self, job: JobHandle) -> JobStatus:
+    def _status(self, job: Job) -> JobStatus:
         status = job.status()
         if status.state == "failed":
             job.wait(_END_S)  # which raises what went wrong
         return status
 
-    def _end(self, job: JobHandle) -> None:
+    def _end(self, job: Job) -> None:
         with suppress(ControlError):  # it may be over
             job.cancel()
         until = time.monotonic() + _END_S

@@ -110,7 +110,7 @@ def status(name: str = _Name, json_file: Path | None = JsonFile) -> None:
     Example: dirigo cluster status --json build/cluster.json
     """
     found = running(name, "--name")
-    with connected(name) as client:
+    with connected(name, "--name") as client:
         now = client.status()
     live = sum(job.state in LIVE for job in now.jobs)
     console.print(
@@ -127,6 +127,27 @@ def status(name: str = _Name, json_file: Path | None = JsonFile) -> None:
     console.print(escape(f"log: {service_file.log_file_of(name)}"), soft_wrap=True)
     process = {"state": found.state, "pid": found.pid, "machine": found.machine}
     write_json(json_file, process | status_figures(now))
+
+
+@app.command("resize")
+def resize(
+    workers: int = typer.Argument(metavar="N", help="How many workers it is to have."),
+    name: str = _Name,
+    json_file: Path | None = JsonFile,
+) -> None:
+    """Have a cluster start more workers, or let some of them go. It does not wait for that.
+
+    More come as soon as Spark has slots for them; of fewer, those leave that no running job needs.
+
+    Example: dirigo cluster resize 8
+    """
+    with connected(name, "--name") as client:
+        before = len(client.status().workers)
+        client.resize(workers)
+        now = client.status()
+    console.print(escape(f"cluster '{name}' is to have {workers} workers, and had {before}"))
+    console.print(escape(f"watch it with 'dirigo top{named(name)}'"))
+    write_json(json_file, {"wanted": workers, "before": before} | status_figures(now))
 
 
 @app.command("stop")

@@ -6,28 +6,27 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.markup import escape
 
-from dirigo.cli.connection import ClusterName, connected, named, one_line_errors
+from dirigo.cli.connection import ClusterName, connected, connected_service, named, one_line_errors
 from dirigo.cli.display.amounts import bytes_of
 from dirigo.cli.display.job_details import job_details
 from dirigo.cli.display.output import JsonFile, console, write_json
-from dirigo.cli.display.progress import dataframes_here, figures_of, follow, outcome, sinks_here, tell_failure
+from dirigo.cli.display.progress import figures_of, follow, outcome, sinks_here, tell_failure
 from dirigo.cli.display.status_tables import closing_tables, jobs_table, notes, running_first
 from dirigo.cli.flows import one_flow
 from dirigo.cli.signals import INTERRUPTED, may_say_cancelled, shield
 from dirigo.cli.strategies import StrategyOfJob, given
 from dirigo.flow.api.dataflow import Dataflow
 from dirigo.kernel import job_of
-from dirigo.runtime.client.client import Client, JobHandle
+from dirigo.runtime.client.client import Client
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.control import STOP_AFTER_S
 from dirigo.runtime.errors import ControlError
-
-if TYPE_CHECKING:
-    from dirigo.spark.input.queries import Feeding
+from dirigo.spark.connection import Service, dataframes_of
 
 _ERRORS_SHOWN = 5
 _NOTES_MOST = 10
@@ -68,16 +67,16 @@ def submit(
         how = {"name": name, "budget_bytes": bytes_of(budget, "--budget"), **given(strategy)}
         if not wait:
             _refuse_what_belongs_here(flow)
-    with connected(cluster) as client, _submitted(client, flow, how, cluster) as job:
+    with connected_service(cluster) as service, _submitted(service, flow, how, cluster) as job:
         if wait:
-            _wait_for(client, job)
+            _wait_for(service.client, job)
         else:
             console.print(escape(f"job '{job.name}' is submitted as {job.id}"))
             console.print(escape(f"watch it with 'dirigo top{named(cluster)}'"))
 
 
 def _refuse_what_belongs_here(flow: Dataflow) -> None:
-    sinks, sources = sinks_here(flow), dataframes_here(flow)
+    sinks, sources = sinks_here(flow), dataframes_of(flow)
     if sinks:
         raise ControlError(
             f"rows of sink '{sinks[0]}' come to whoever submits the job, who must wait for them; "
@@ -91,47 +90,29 @@ def _refuse_what_belongs_here(flow: Dataflow) -> None:
 
 
 @contextmanager
-def _submitted(client: Client, flow: Dataflow, how: dict[str, Any], cluster: str) -> Iterator[JobHandle]:
-    feeding = _feeding(client, flow)
+def _submitted(service: Service, flow: Dataflow, how: dict[str, Any], cluster: str) -> Iterator[Job]:
     job = None
     try:
         with shield():  # so that whoever interrupts learns of the job
-            job = client.submit(flow, **how)
-        if feeding is not None:
-            feeding.start(flow, job)
+            job = service.submit(flow, **how)
         yield job
     except KeyboardInterrupt:
         if job is None:
             raise
-        _say_what_becomes_of(job, client, cluster, is_fed_here=feeding is not None)
+        _say_what_becomes_of(job, cluster, is_fed_here=bool(dataframes_of(flow)))
         raise typer.Exit(INTERRUPTED) from None
-    finally:
-        if feeding is not None:
-            feeding.stop()
 
 
-def _feeding(client: Client, flow: Dataflow) -> Feeding | None:
-    sessions = dataframes_here(flow).values()
-    if not sessions:
-        return None
-    from dirigo.spark.data_source import format_of  # these load Spark
-    from dirigo.spark.input.queries import Feeding
-
-    for session in sessions:
-        session.dataSource.register(format_of(client.access))
-    return Feeding(client)
-
-
-def _say_what_becomes_of(job: JobHandle, client: Client, cluster: str, *, is_fed_here: bool) -> None:
+def _say_what_becomes_of(job: Job, cluster: str, *, is_fed_here: bool) -> None:
     may_say_cancelled()
     if is_fed_here:
-        client.end_sources(job.id)
+        job.drain()
         console.print(escape(f"job {job.id} gets no more rows from here, and ends when it has done those that it has"))
     else:
         console.print(escape(f"job {job.id} goes on; end it with 'dirigo cancel {job.id}{named(cluster)}'"))
 
 
-def _wait_for(client: Client, job: JobHandle) -> None:
+def _wait_for(client: Client, job: Job) -> None:
     (status,) = follow(client, [job])
     problem = outcome(job, status)
     console.print(closing_tables([status]))

@@ -12,14 +12,15 @@ import typer
 
 from dirigo.cli.connection import one_line_errors
 from dirigo.cli.display.output import JsonFile, console, write_json
-from dirigo.cli.display.progress import dataframes_here, figures_of, follow, outcome, tell_failure
+from dirigo.cli.display.progress import figures_of, follow, outcome, tell_failure
 from dirigo.cli.display.status_tables import closing_tables
 from dirigo.cli.own_cluster import check_workers, own_cluster
 from dirigo.cli.strategies import StrategyName, given
 from dirigo.flow.api.dataflow import Dataflow, live_nodes
 from dirigo.flow.api.files import load_flows
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.errors import ControlError
+from dirigo.spark.connection import dataframes_of
 from dirigo.spark.service.service import AnyCluster
 
 _File = typer.Argument(metavar="FILE.py", help="A Python file that assigns a Dataflow to a name at its top level.")
@@ -62,7 +63,7 @@ def run(
 
 
 def _run(cluster: AnyCluster, flows: list[Dataflow], json_file: Path | None) -> bool:
-    jobs: list[JobHandle] = []
+    jobs: list[Job] = []
     try:
         for flow in flows:
             jobs.append(cluster.submit(flow))  # noqa: PERF401 - those that were submitted must be known if one is refused
@@ -93,5 +94,5 @@ def _check(flows: list[Dataflow]) -> None:
 
 def _session_of(flows: list[Dataflow]) -> Any:
     """The file's own Spark session, if its dataflows read DataFrames: there is room for one in a process."""
-    sessions = [session for flow in flows for session in dataframes_here(flow).values()]
+    sessions = [session for flow in flows for session in dataframes_of(flow).values()]
     return sessions[0] if sessions else None

@@ -5,18 +5,14 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.api.strategy import strategy_of
-from dirigo.runtime.client.client import BUDGET_BYTES, Client, JobHandle
-from dirigo.runtime.control import Bootstrap, ClusterStatus, JobStatus
+from dirigo.runtime.control import Bootstrap
 from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.folders import SUCCEEDED_WITHIN_S, OwnFolder, remove_abandoned
@@ -24,24 +20,22 @@ from dirigo.runtime.results.server import RETAIN_BYTES, RETAIN_S
 from dirigo.runtime.threads import OnEscape, ServiceThread
 from dirigo.runtime.worker.process import folders_of_run, run_worker
 from dirigo.scheduling import DEFAULT, StrategyLike
-from dirigo.spark.data_source import format_of
+from dirigo.spark.connection import Service
 from dirigo.spark.hosting import WorkerHost
-from dirigo.spark.input.queries import Feeding
 from dirigo.spark.protection import warn_if_unprotected
 from dirigo.spark.session import OwnSession, check_session, driver_host, use_this_python
+from dirigo.spark.sessions import forget
 
 _log = logging.getLogger(__name__)
 
-READY_S = 90.0
-_LOOK_S = 0.02
 # For workers to leave in order when the cluster ends: their jobs are cancelled, so nobody waits for what they still do. One
 # that is kept by code of a user would end itself some seconds later, and Spark, which knows of no end, start it again.
 _LEAVE_S = 1.0
 _FREED_S = 1.0  # for processes that Spark has ended to let go of their folders
 
 
-class Cluster:
-    """Workers on the executors of a Spark session, ready for jobs.
+class Cluster(Service):
+    """A service inside this process: workers on the executors of a Spark session, ready for jobs.
 
     Without a session, Spark is started inside this process. Use it in a `with` statement, or call `stop()`.
     """
@@ -77,10 +71,9 @@ class Cluster:
         self._own_session = OwnSession(workers, master) if spark is None else None
         remove_abandoned(gone_for_s=SUCCEEDED_WITHIN_S)  # what processes that were killed have left
         self._logs = OwnFolder("logs") if logs is None else None
-        self._feeding: Feeding | None = None
         self._controller: Controller | None = None
         self._host: WorkerHost | None = None
-        self._is_stopped = False
+        self._is_stopped = self._is_connected = False
         try:
             self.spark = spark if self._own_session is None else self._own_session.start()
             check_session(self.spark, workers)
@@ -98,85 +91,14 @@ class Cluster:
                 retain_bytes=retain_bytes,
                 retain_s=retain_s,
             )
-            self.access = self._controller.access
             self._controller.start()
-            self.client = Client(self.access, why_silent=self._why_silent)
-            self._feeding = Feeding(self.client)
+            super().__init__(self._controller.access, name, why_silent=self._why_silent)
+            self._is_connected = True
             self.register(self.spark)
         except BaseException:
             self.stop()
             raise
         atexit.register(self.stop)
-
-    # --- jobs ----------------------------------------------------------------------------------------------------------
-
-    def submit(
-        self,
-        flow: Dataflow,
-        *,
-        name: str | None = None,
-        strategy: StrategyLike | None = None,
-        budget_bytes: int = BUDGET_BYTES,
-    ) -> JobHandle:
-        """Run a flow as a job beside the others. When more than `budget_bytes` of it wait, its sources stop for a while.
-
-        `strategy`: what schedules it, if not the cluster's. Jobs with the same strategy are scheduled together; between
-        different ones each worker's time is shared by the weights of their jobs.
-        """
-        assert self._feeding is not None
-        sessions = self._feeding.sessions_of(flow)
-        for session in sessions:
-            self.register(session)
-        job = self.client.submit(flow, name=name, strategy=strategy, budget_bytes=budget_bytes)
-        self._feeding.start(flow, job)
-        job.before_end = self._feeding.stop_queries
-        return job
-
-    def run(
-        self,
-        flow: Dataflow,
-        *,
-        name: str | None = None,
-        strategy: StrategyLike | None = None,
-        timeout_s: float | None = None,
-    ) -> JobStatus:
-        """Submit a flow and wait for its end."""
-        return self.submit(flow, name=name, strategy=strategy).wait(timeout_s)
-
-    def job(self, name: str) -> JobHandle:
-        return self.client.job(name)
-
-    def jobs(self) -> list[JobStatus]:
-        return self.client.jobs()
-
-    # --- the pool ------------------------------------------------------------------------------------------------------
-
-    def status(self) -> ClusterStatus:
-        return self.client.status()
-
-    def resize(self, workers: int) -> None:
-        """Have this many workers. More come as soon as Spark has slots; of fewer, those leave that no running job needs."""
-        self.client.resize(workers)
-
-    def wait_ready(self, timeout_s: float = READY_S) -> None:
-        """Until all workers have joined; an error that says why not."""
-        until = time.monotonic() + timeout_s
-        while True:
-            if self.failure is not None:
-                raise ControlError(self.failure)
-            workers = self.status().workers
-            missing = [worker for worker in workers if worker.state not in ("ready", "leaving")]
-            if not missing:
-                return
-            problems = [worker.problem for worker in missing if worker.problem]
-            if time.monotonic() >= until:
-                why = problems[0] if problems else "Spark has no free slot for them: stop other queries, or ask for fewer."
-                raise ControlError(f"{len(missing)} of {len(workers)} workers did not start in {timeout_s:.0f} s: {why}")
-            time.sleep(_LOOK_S)
-
-    def register(self, spark: Any) -> None:
-        """Make the format "dirigo" known to a session, so that it reads from this cluster's jobs and writes to them."""
-        spark.dataSource.register(format_of(self.access))
 
     # --- the end -------------------------------------------------------------------------------------------------------
 
@@ -187,14 +109,15 @@ class Cluster:
         self._is_stopped = True
         atexit.unregister(self.stop)
         with _all_steps() as step:
-            if self._feeding is not None:
+            if self._is_connected and self._feeding is not None:
                 step(self._feeding.stop)
             if self._controller is not None:
                 step(self._controller.stop)
             if self._host is not None:
                 step(partial(self._host.stop_all, grace_s=_LEAVE_S))
-            if hasattr(self, "client"):
+            if self._is_connected:
                 step(self.client.close)
+                step(partial(forget, self.access))
             if self._own_session is not None:
                 step(self._own_session.stop)
             if self._logs is not None:
@@ -202,6 +125,10 @@ class Cluster:
             if self._controller is not None:  # of workers that were killed, on this machine
                 patience_s = _FREED_S if self._own_session is not None else 0.0
                 step(partial(remove_abandoned, folders_of_run(self._controller.run_id), patience_s=patience_s))
+
+    def close(self) -> None:
+        """The same as `stop`."""
+        self.stop()
 
     @property
     def is_running(self) -> bool:
@@ -219,12 +146,6 @@ class Cluster:
     def _note_failure(self, sentence: str) -> None:
         if self._controller is not None and not self._is_stopped:
             self._controller.mark_failed(sentence)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
 
 
 class SparkPool:

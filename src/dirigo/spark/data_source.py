@@ -12,28 +12,20 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from dirigo.errors import DirigoError
-from dirigo.runtime.control import Access
-from dirigo.runtime.transport.keys import READER, WRITER
 from dirigo.spark.results.reader import LogReader, LogStreamReader, result_schema
+from dirigo.spark.sessions import Reach
 
 
 class FormatError(DirigoError):
     """The format "dirigo" is used in a way that cannot work. The message is one sentence that says what to do."""
 
 
-def format_of(access: Access) -> type[DataSource]:
-    """The data source of one cluster, for ``spark.dataSource.register``, by the access of a client.
+def dirigo_format(reach: Reach) -> type[DataSource]:
+    """The data source of a session, for ``spark.dataSource.register``.
 
-    Spark's tasks get the keys of a reader or of a writer, whichever they need, and never those of a client.
-    """
-    return dirigo_format(access.lowered(READER), access.lowered(WRITER))
-
-
-def dirigo_format(reading: object, writing: object = None) -> type[DataSource]:
-    """The data source of a cluster, by the access of those who read from it, and of those who write to it.
-
-    The access, and with it the keys, are part of the pickled class: options and configuration are shown in the Spark UI.
-    Without access (None), only logs on disk can be read.
+    What it can reach, and with it the keys, are part of the pickled class: options and configuration are shown in the Spark
+    UI. Spark's tasks get the keys of a reader or of a writer, whichever they need, and never those of a client. Without
+    any access, only logs on disk can be read.
     """
 
     class DirigoDataSource(DataSource):  # type: ignore[misc]  # pyspark has no types that hold
@@ -44,25 +36,28 @@ def dirigo_format(reading: object, writing: object = None) -> type[DataSource]:
             return "dirigo"
 
         def schema(self) -> StructType:
-            return result_schema(reading, self.options)
+            return result_schema(self._reading(), self.options)
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            return LogReader(reading, self.options, schema)
+            return LogReader(self._reading(), self.options, schema)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            return LogStreamReader(reading, self.options, schema)
+            return LogStreamReader(self._reading(), self.options, schema)
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
             from dirigo.spark.input.writer import BatchWriter
 
             refuse_overwriting(overwrite, '.mode("append")')
-            return BatchWriter(writing, self.options, schema)
+            return BatchWriter(reach.access_for(self.options).writing, self.options, schema)
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
             from dirigo.spark.input.writer import StreamWriter
 
             refuse_overwriting(overwrite, '.outputMode("append") or "update"')
-            return StreamWriter(writing, self.options, schema)
+            return StreamWriter(reach.access_for(self.options).writing, self.options, schema)
+
+        def _reading(self) -> object:
+            return None if "path" in self.options else reach.access_for(self.options).reading
 
     return DirigoDataSource
 

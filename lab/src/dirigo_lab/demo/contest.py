@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.control import JobMetrics, JobStatus
 from dirigo.scheduling import StrategyLike
 from dirigo.scheduling.accounting import percentiles
@@ -103,7 +103,7 @@ def run_tenants(
     progress: Told | None = None,
 ) -> Run:
     """Run tenants together on a cluster (a ``dg.Cluster`` or ``Client``) until their bids are worked off."""
-    jobs: dict[str, JobHandle] = {}
+    jobs: dict[str, Job] = {}
     try:
         for tenant in tenants:
             jobs[tenant.query] = cluster.submit(tenant.flow(seconds, out), strategy=strategy)
@@ -122,9 +122,7 @@ def run_tenants(
     return Run(name or str(strategy), runs, busy_s / together_s / workers)
 
 
-def _follow(
-    jobs: Mapping[str, JobHandle], progress: Told | None
-) -> tuple[dict[str, list[Sample]], dict[str, dict[int, int]]]:
+def _follow(jobs: Mapping[str, Job], progress: Told | None) -> tuple[dict[str, list[Sample]], dict[str, dict[int, int]]]:
     """Look at jobs until they are over; samples, and the latencies of the first seconds."""
     warm_up: dict[str, dict[int, int]] = {name: {} for name in jobs}
     samples: dict[str, list[Sample]] = {name: [] for name in jobs}

@@ -12,7 +12,7 @@ from dirigo.flow.api.dataflow import SourceNode, live_nodes
 from dirigo.flow.sources.paced import PacedSource
 from dirigo.nexmark.generator import RATE
 from dirigo.nexmark.sources import EventSource
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.control import JobStatus
 from dirigo.scheduling import StrategyLike
 from dirigo_lab.jobs import give_up
@@ -38,13 +38,13 @@ def run_on_cluster(
     strategy: StrategyLike | None = None,
     progress: Told | None = None,
 ) -> list[RunReport]:
-    """Run queries over the first `events` events, all at once as jobs of one cluster (a ``dg.Cluster`` or ``dg.Client``).
+    """Run queries over the first `events` events, all at once as jobs of one service, such as a ``dg.Cluster``.
 
     Rows go to OUT/<query>/*.parquet, or are only counted. `workers`: into how many splits the sources are cut. `paced`
     releases events in real time, `rate` of them per second. `slo`: the objective of each query. `strategy`: what
     schedules them, if not the cluster's. `progress` is told, now and then, how far each query is.
     """
-    jobs: dict[str, JobHandle] = {}
+    jobs: dict[str, Job] = {}
     rows_of: dict[str, int] = {}
     try:
         for name in names:
@@ -62,9 +62,7 @@ def run_on_cluster(
     return [_report(name, events, statuses[name], slo) for name in names]
 
 
-def _wait(
-    jobs: Mapping[str, JobHandle], rows_of: Mapping[str, int], events: int, progress: Told | None
-) -> dict[str, JobStatus]:
+def _wait(jobs: Mapping[str, Job], rows_of: Mapping[str, int], events: int, progress: Told | None) -> dict[str, JobStatus]:
     while True:
         statuses = {name: job.status() for name, job in jobs.items()}
         if progress is not None:

@@ -53,6 +53,8 @@ def _facts(job: JobStatus) -> list[tuple[str, str | Text]]:
     facts += [("waiting", Text(each, style="yellow")) for each in job.waiting]
     if job.error:
         facts.append(("error", Text(job.error, style="red")))
+    if job.traceback:
+        facts.append(("raised at", Text(job.traceback.rstrip())))
     return facts
 
 

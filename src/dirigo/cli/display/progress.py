@@ -16,11 +16,11 @@ from dirigo.cli.display.amounts import shown_count
 from dirigo.cli.display.output import console
 from dirigo.cli.display.rates import Rates
 from dirigo.cli.display.status_tables import LIVE, jobs_now, ran_s
-from dirigo.flow.api.dataflow import Dataflow, SourceNode
+from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.errors import OperatorFailure
 from dirigo.flow.operators.sink_rows import SinkRows
-from dirigo.flow.sources.pushed import PushedSource
-from dirigo.runtime.client.client import Client, JobHandle
+from dirigo.runtime.client.client import Client
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.control import ClusterStatus, JobStatus
 from dirigo.runtime.errors import JobFailed
 
@@ -28,7 +28,7 @@ _REFRESH_S = 0.25
 _errors = Console(stderr=True, highlight=False)
 
 
-def follow(client: Client, jobs: Sequence[JobHandle]) -> list[JobStatus]:
+def follow(client: Client, jobs: Sequence[Job]) -> list[JobStatus]:
     """Show how jobs get on until all are over. When one fails the others are cancelled: they may have no end."""
     rates = Rates()
     ids = [job.id for job in jobs]
@@ -50,7 +50,7 @@ def follow(client: Client, jobs: Sequence[JobHandle]) -> list[JobStatus]:
             client.job_status(going[0].id, _REFRESH_S)
 
 
-def outcome(job: JobHandle, status: JobStatus) -> tuple[str, str | None] | None:
+def outcome(job: Job, status: JobStatus) -> tuple[str, str | None] | None:
     """Wait until a job's rows are here; what went wrong, and where, or nothing."""
     try:
         job.wait()
@@ -101,10 +101,3 @@ def sinks_here(flow: Dataflow) -> list[str]:
     works = [node.work for node in flow.nodes]
     sinks = [work for work in works if isinstance(work, SinkRows)]
     return [work.name for work in sinks if work.sink.is_outside and work.sink.is_taken_by_client]
-
-
-def dataframes_here(flow: Dataflow) -> dict[str, Any]:
-    """The Spark sessions of the sources whose queries run in the process that submits the flow, by source."""
-    nodes = [node for node in flow.nodes if isinstance(node, SourceNode) and isinstance(node.source, PushedSource)]
-    sessions = {node.name: getattr(node.source, "session", None) for node in nodes}
-    return {name: session for name, session in sessions.items() if session is not None}

@@ -18,11 +18,10 @@ import zmq
 
 from dirigo.flow.api.dataflow import Dataflow, check_name
 from dirigo.flow.plan.bound_job import BoundJob
-from dirigo.flow.sinks.sink import Sink
 from dirigo.runtime import control
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.client.shipment import manifest_of, named_shipment, ship
-from dirigo.runtime.errors import ControlError, JobFailed, StillRunning
-from dirigo.runtime.results.reader import ResultsReader
+from dirigo.runtime.errors import ControlError
 from dirigo.runtime.transport.fragments import cut
 from dirigo.runtime.transport.payload import Frame
 from dirigo.runtime.transport.plain_columns import plain_schema
@@ -35,8 +34,7 @@ BUDGET_BYTES = 64 << 20
 _ANSWER_S = 15.0
 _ASK_AGAIN_S, _ASK_AGAIN_S_MOST = 0.5, 4.0
 _BYTES_PER_S = 10 << 20  # a large request is given time to arrive before it is sent again
-_WAIT_S = 30.0  # for the end of a job, before asking again
-_OVER = ("finished", "cancelled", "failed")
+_WAIT_S = 30.0  # for a release, before asking again
 _FULL_S = 0.02
 _LOOK_S = 0.5
 
@@ -112,7 +110,7 @@ class Client:
         name: str | None = None,
         strategy: StrategyLike | None = None,
         budget_bytes: int = BUDGET_BYTES,
-    ) -> JobHandle:
+    ) -> Job:
         """Run a flow as a job. Rows for sinks such as to_memory() come back to this process while the job runs.
 
         `strategy`: what schedules it, if not the cluster's; a name, "module:Class", or a ``Strategy``. Jobs with the same
@@ -123,16 +121,16 @@ class Client:
             raise ControlError(f"a budget of {budget_bytes} bytes lets nothing run; give 1 or more.")
         if name is not None:
             check_name(name, "a job needs a name")
-        job = BoundJob(flow, name=name)
-        job.plan.close_splits()
-        shipment = ship(job.plan, flow.name)
+        bound = BoundJob(flow, name=name)
+        bound.plan.close_splits()
+        shipment = ship(bound.plan, flow.name)
         code, code_name = (None, "") if strategy is None else named_shipment(strategy)
-        manifest = manifest_of(job)
-        with self._claimed(job.name, manifest.places) as claim:
-            job.prepare_sinks()
-            request = control.Submit(job.name, shipment, manifest, budget_bytes, code, code_name, claim)
+        manifest = manifest_of(bound)
+        with self._claimed(bound.name, manifest.places) as claim:
+            bound.prepare_sinks()
+            request = control.Submit(bound.name, shipment, manifest, budget_bytes, code, code_name, claim)
             status = self._ask(request, control.JobStatus)
-        return JobHandle(self, status, [(each.name, each.sink, plain_schema(each.schema)) for each in job.outside_sinks()])
+        return Job(self, status, [(each.name, each.sink, plain_schema(each.schema)) for each in bound.outside_sinks()])
 
     @contextmanager
     def _claimed(self, job: str, places: dict[str, str]) -> Iterator[str]:
@@ -152,9 +150,9 @@ class Client:
     def jobs(self) -> list[control.JobStatus]:
         return list(self.status().jobs)
 
-    def job(self, name: str) -> JobHandle:
+    def job(self, name: str) -> Job:
         """The newest job of this name, or the one with this id."""
-        return JobHandle(self, self.job_status(name), ())
+        return Job(self, self.job_status(name), ())
 
     def job_status(self, name: str, wait_s: float = 0.0) -> control.JobStatus:
         return self._ask(control.GetJob(name, wait_s), control.JobStatus, wait_s)
@@ -282,60 +280,3 @@ class Client:
                 self._asking.remove(socket)
                 if self._closed.is_set():
                     socket.close(0)
-
-
-class JobHandle:
-    """A job that was submitted."""
-
-    def __init__(self, client: Client, status: control.JobStatus, outside: Iterable[tuple[str, Sink, Any]]) -> None:
-        self._client = client
-        self.id = status.id
-        self.name = status.name
-        self.before_end: Callable[[str], None] | None = None  # stops what feeds the job from this process
-        self._readers = [
-            ResultsReader(client, status.id, status.name, name, sink, schema)
-            for name, sink, schema in outside
-            if sink.is_taken_by_client
-        ]
-
-    def status(self) -> control.JobStatus:
-        return self._client.job_status(self.id)
-
-    def metrics(self) -> control.JobMetrics:
-        return self.status().metrics
-
-    def wait(self, timeout_s: float | None = None) -> control.JobStatus:
-        """Until the job is over and its rows are here.
-
-        Raises ``JobFailed`` if it failed, or if a sink of this process did, and ``StillRunning`` if it goes on.
-        """
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            left = _WAIT_S if until is None else min(_WAIT_S, until - time.monotonic())
-            status = self._client.job_status(self.id, max(0.0, left))
-            if status.state in _OVER:
-                break
-            if until is not None and time.monotonic() >= until:
-                raise StillRunning(f"job '{self.name}' is {status.state} after {timeout_s:g} s; it goes on.")
-        for reader in self._readers:
-            reader.wait()
-        if status.state == "failed":
-            raise JobFailed(f"job '{self.name}' failed: {status.error}", status.traceback)
-        return status
-
-    def cancel(self) -> None:
-        """Stop the job at once; what it had not finished is lost."""
-        self._prepare_end()
-        self._client.cancel(self.id)
-
-    def drain(self) -> None:
-        """Stop reading the sources; what has been read is worked to its end, and open windows are closed."""
-        self._prepare_end()
-        self._client.end_sources(self.id)
-
-    def _prepare_end(self) -> None:
-        if self.before_end is not None:
-            self.before_end(self.id)
-
-    def __repr__(self) -> str:
-        return f"JobHandle({self.id!r})"

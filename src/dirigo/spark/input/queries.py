@@ -6,10 +6,10 @@ import threading
 import time
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from dirigo.flow.api.dataflow import Dataflow, SourceNode
-from dirigo.runtime.client.client import Client, JobHandle
+from dirigo.runtime.client.client import Client
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.threads import ServiceThread
 from dirigo.spark.input.source import SparkQuery, SparkSource, reason_of
@@ -30,12 +30,9 @@ class Feeding:
         self._queries: dict[str, list[SparkQuery]] = {}  # by job
         self._stopped: set[str] = set()  # jobs that are to get no more rows: also from a query that starts after that
         self._is_stopping = threading.Event()
+        self._is_leaving = False  # stopping, while the jobs go on
 
-    def sessions_of(self, flow: Dataflow) -> list[Any]:
-        """The sessions of the DataFrames that a flow reads."""
-        return [source.session for _, source in _spark_sources(flow) if source.session is not None]
-
-    def start(self, flow: Dataflow, job: JobHandle) -> None:
+    def start(self, flow: Dataflow, job: Job) -> None:
         """Run the queries of a job that was just submitted; each is looked after by a thread of its own."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         for name, source in _spark_sources(flow):
@@ -58,13 +55,20 @@ class Feeding:
         for thread in self._threads:
             thread.join()
 
-    def _feed(self, job: JobHandle, name: str, source: SparkSource) -> None:
+    def leave(self) -> None:
+        """The same, while the jobs go on: each is told what has become of its sources."""
+        self._is_leaving = True
+        self.stop()
+
+    def _feed(self, job: Job, name: str, source: SparkSource) -> None:
         query: SparkQuery | None = None
         try:
             if self._wait_for_start(job):
-                query = source.start(job.id, name)
+                query = source.start(job.id, name, self._client.access.run)
                 if query is not None and self._keep(job.id, query):
                     self._look_after(job, name, query)
+            if self._is_leaving and self._is_stopping.is_set():
+                self._take_leave(job, name, source, query)
         except ControlError as error:
             if not self._is_stopping.is_set():  # or the cluster goes, and the job with it
                 self._tell_failure(job, f"the query of source '{name}' was given up: {error}")
@@ -85,7 +89,7 @@ class Feeding:
             self._queries.setdefault(job, []).append(query)
             return True
 
-    def _wait_for_start(self, job: JobHandle) -> bool:
+    def _wait_for_start(self, job: Job) -> bool:
         while not self._is_stopping.is_set() and job.id not in self._stopped:
             state = job.status().state
             if state != "starting":
@@ -93,19 +97,36 @@ class Feeding:
             time.sleep(_LOOK_S)
         return False
 
-    def _look_after(self, job: JobHandle, name: str, query: SparkQuery) -> None:
+    def _look_after(self, job: Job, name: str, query: SparkQuery) -> None:
         while not self._is_stopping.is_set():
             if query.wait(_POLL_S):
-                state = job.status().state
-                if state == "running" and query.error is not None:
-                    self._tell_failure(job, f"the query of source '{name}' failed: {query.error}")
-                elif state == "running":
-                    self._client.end_sources(job.id, name)
+                self._tell_end(job, name, query)
                 return
             if job.status().state not in _LIVE:
                 return
 
-    def _tell_failure(self, job: JobHandle, error: str) -> None:
+    def _tell_end(self, job: Job, name: str, query: SparkQuery) -> None:
+        state = job.status().state
+        if state == "running" and query.error is not None:
+            self._tell_failure(job, f"the query of source '{name}' failed: {query.error}")
+        elif state == "running":
+            self._client.end_sources(job.id, name)
+
+    def _take_leave(self, job: Job, name: str, source: SparkSource, query: SparkQuery | None) -> None:
+        """A stream may end anywhere. Of other rows the job has all or fails: a part of them is no result."""
+        if job.id in self._stopped or job.status().state not in _LIVE:
+            return
+        if query is not None and query.wait(0.0):
+            self._tell_end(job, name, query)
+        elif source.is_streaming:
+            if query is not None:
+                query.stop()
+            self._client.end_sources(job.id, name)
+        else:
+            why = "the process that reads it has closed its connection; wait for the job before that"
+            self._tell_failure(job, f"the DataFrame of source '{name}' was not read to its end: {why}.")
+
+    def _tell_failure(self, job: Job, error: str) -> None:
         for _ in range(_TRIES):
             with suppress(ControlError):
                 self._client.fail(job.id, error)

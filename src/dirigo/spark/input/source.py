@@ -19,6 +19,7 @@ from dirigo.runtime.folders import OwnFolder
 from dirigo.runtime.threads import ServiceThread
 from dirigo.spark.hosting import TaggedJobs
 from dirigo.spark.input.columns import source_schema
+from dirigo.spark.sessions import SERVICE
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class SparkSource(PushedSource):
             idle_after=idle_after,
         )
         self._df = df
-        self._is_streaming = is_streaming
+        self.is_streaming = is_streaming
         self._checkpoint = None if checkpoint is None else str(checkpoint)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -110,12 +111,17 @@ class SparkSource(PushedSource):
         """The session of the DataFrame, where the format "dirigo" must be registered before the start; None without one."""
         return None if self._df is None else self._df.sparkSession
 
-    def start(self, job: str, source: str | None = None) -> SparkQuery | None:
-        """Begin to write the rows into a job, to the source of that name; None if a query of the user does."""
+    def start(self, job: str, source: str | None = None, service: str | None = None) -> SparkQuery | None:
+        """Begin to write the rows into a job, to the source of that name; None if a query of the user does.
+
+        ``service``: whose job it is, if the session knows several.
+        """
         if self._df is None:
             return None
         options = {"job": job, "source": source or self.name}
-        if not self._is_streaming:
+        if service is not None:
+            options[SERVICE] = service
+        if not self.is_streaming:
             return BatchQuery(self._df, options)
         if self._every_ms is not None:
             options["trigger"] = f"{self._every_ms}ms"  # latencies have the wait for the micro-batch in them

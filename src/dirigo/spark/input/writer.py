@@ -176,7 +176,7 @@ def _connect(access: object) -> PushClient:
     if isinstance(access, PushAccess):
         return access.connect()
     if not isinstance(access, Access):
-        raise PushError("This Spark session knows no cluster; make one on it with dg.Cluster(spark=session).")
+        raise PushError("This Spark session knows no service; tell it of one with dg.register(session).")
     from dirigo.runtime.client.client import Client  # not before it is needed: tasks only push
 
     return Client(access)

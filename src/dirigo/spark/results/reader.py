@@ -7,6 +7,7 @@ a query that restarts from its checkpoint replays exactly what it had, and a new
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,6 +28,7 @@ _PIECE_BYTES: Final = 4 << 20  # what a task asks for at once
 _BATCHES_PER_TASK_MIN: Final = 16  # below that, starting a task costs more than it saves
 _TASKS_MAX: Final = 8
 _WAIT_S: Final = 5.0
+_LOOK_S: Final = 0.1
 _WAITS_MAX: Final = 6  # for batches of which the log said that they are there
 
 
@@ -56,6 +58,7 @@ class ReadOptions:
     path: str | None
     starting_offsets: str
     fail_on_data_loss: bool
+    until_end: bool
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -66,14 +69,21 @@ class ReadOptions:
         starting = options.get("startingOffsets", "earliest").lower()
         if starting not in ("earliest", "latest"):
             raise LogError(f"startingOffsets is '{starting}'; it is either earliest or latest.")
-        fails = options.get("failOnDataLoss", "true").lower()
-        if fails not in ("true", "false"):
-            raise LogError(f"failOnDataLoss is '{fails}'; it is either true or false.")
-        return cls(job or "", options.get("sink"), path, starting, fails == "true")
+        fails, until_end = _flag(options, "failOnDataLoss", "true"), _flag(options, "untilEnd", "false")
+        if path is not None and until_end:
+            raise LogError('untilEnd=true asks how the job is, which a folder does not know; give .option("job", NAME).')
+        return cls(job or "", options.get("sink"), path, starting, fails, until_end)
 
     @property
     def whose(self) -> str:
         return f"the results in '{self.path}'" if self.path is not None else f"the results of job '{self.job}'"
+
+
+def _flag(options: Mapping[str, str], name: str, default: str) -> bool:
+    given = options.get(name, default).lower()
+    if given not in ("true", "false"):
+        raise LogError(f"{name} is '{given}'; it is either true or false.")
+    return given == "true"
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,7 @@ def connect(access: object, path: str | None = None) -> LogClient:
     if isinstance(access, Connects):
         return access.connect()
     raise LogError(
-        "This Spark session knows no cluster; make one on it with dg.Cluster(spark=session), "
+        "This Spark session knows no service; tell it of one with dg.register(session), "
         'or read a log on disk with .option("path", FOLDER).'
     )
 
@@ -136,7 +146,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
         self._options = ReadOptions.parse(options)
         self._schema = schema
         self._client: LogClient | None = None
-        self._up_to: int | None = None  # with the trigger availableNow: what is there when the query starts
+        self._ends = False  # with the trigger availableNow
+        self._up_to: int | None = None  # then: what is there when the query starts, unless it reads until the job ends
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_client": None}  # a connection does not travel
@@ -146,18 +157,29 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # t
         return _offset(info, info.next if self._options.starting_offsets == "latest" else info.first)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._up_to = self._info().next
+        self._ends = True
+        if not self._options.until_end:
+            self._up_to = self._info().next
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, ARG002
-        """What is there now. Asking is one small message to the controller."""
-        info = self._info()
-        begin = self._begin(info, start)
-        end = info.next if self._up_to is None else self._up_to
-        if end > begin:
-            return _offset(info, end)
-        if info.failed is not None and self._up_to is None:
-            raise LogError(f"Job '{self._options.job}' failed, so no more results will come: {info.failed}")
-        return start
+        """What is there now. Asking is one small message to the controller.
+
+        Spark ends a query with the trigger availableNow when there is nothing new. So a query that reads until the end of
+        its job is not told so before that, but waits here.
+        """
+        if self._options.until_end and not self._ends:
+            raise LogError("untilEnd=true needs .trigger(availableNow=True): Spark lets a query end with no other trigger.")
+        while True:
+            info = self._info()
+            begin = self._begin(info, start)
+            end = info.next if self._up_to is None else self._up_to
+            if end > begin:
+                return _offset(info, end)
+            if info.failed is not None and self._up_to is None:
+                raise LogError(f"Job '{self._options.job}' failed, so no more results will come: {info.failed}")
+            if not self._options.until_end or info.ended:
+                return start
+            time.sleep(_LOOK_S)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         info = self._info()

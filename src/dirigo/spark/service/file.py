@@ -20,6 +20,7 @@ from dirigo.runtime.control import Access
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.transport.keys import READER
 
+DEFAULT_NAME = "dirigo"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _OWNER_ONLY = 0o700
 _CLIENTS_FILE, _READERS_FILE = "access.json", "reader.json"
@@ -52,11 +53,16 @@ def home() -> Path:
     return Path(os.environ.get("DIRIGO_HOME") or Path.home() / ".dirigo").expanduser().absolute()
 
 
-def folder_of(name: str) -> Path:
+def clusters_under(place: Path | None) -> Path:
+    """The folder of all clusters; ``place``: instead of ``home()``."""
+    return (place or home()) / "clusters"
+
+
+def folder_of(name: str, place: Path | None = None) -> Path:
     """The folder of a cluster; refuses a name that is none."""
     if not _NAME.fullmatch(name):
         raise ControlError(f"'{name}' is no name for a cluster; take letters, digits and . _ - only, at most 64.")
-    return home() / "clusters" / name
+    return clusters_under(place) / name
 
 
 def make_folder(name: str) -> Path:
@@ -72,17 +78,17 @@ def make_folder(name: str) -> Path:
     return folder
 
 
-def file_of(name: str) -> Path:
-    return folder_of(name) / _CLIENTS_FILE
+def file_of(name: str, place: Path | None = None) -> Path:
+    return folder_of(name, place) / _CLIENTS_FILE
 
 
-def readers_file_of(name: str) -> Path:
+def readers_file_of(name: str, place: Path | None = None) -> Path:
     """The same with the keys of a reader."""
-    return folder_of(name) / _READERS_FILE
+    return folder_of(name, place) / _READERS_FILE
 
 
-def log_file_of(name: str) -> Path:
-    return folder_of(name) / "cluster.log"
+def log_file_of(name: str, place: Path | None = None) -> Path:
+    return folder_of(name, place) / "cluster.log"
 
 
 def write(service: RunningService) -> None:
@@ -102,11 +108,11 @@ def _write(file: Path, service: RunningService) -> None:
     temporary.replace(file)
 
 
-def read(name: str) -> RunningService | None:
+def read(name: str, place: Path | None = None) -> RunningService | None:
     """What the file of a cluster says, that of readers if there is no other; None without one."""
-    file = file_of(name)
-    if not file.exists() and readers_file_of(name).exists():
-        file = readers_file_of(name)
+    file = file_of(name, place)
+    if not file.exists() and readers_file_of(name, place).exists():
+        file = readers_file_of(name, place)
     try:
         return msgspec.json.decode(file.read_bytes(), type=RunningService)
     except FileNotFoundError:
@@ -122,13 +128,43 @@ def remove(name: str) -> None:
         file.unlink(missing_ok=True)
 
 
-def living() -> list[str]:
+def find(name: str, *, others: str = "or take one that runs", place: Path | None = None) -> RunningService:
+    """The cluster of this name, which lives; or a sentence that says what to do, such as to take one of the others."""
+    service = read(name, place)
+    if service is None or not service.lives() or service.state == "failed":
+        raise ControlError(_why_not_there(name, service, others, place))
+    return service
+
+
+def access_to(service: RunningService) -> Access:
+    """What lets requests in. A cluster that starts takes none yet."""
+    if service.access is None:
+        raise ControlError(f"cluster '{service.name}' is starting; try again in a moment.")
+    return service.access
+
+
+def _why_not_there(name: str, service: RunningService | None, others: str, place: Path | None) -> str:
+    sentence = f"no cluster '{name}' runs; start one with 'dirigo cluster start{named(name, '--name')}'"
+    if service is not None and service.state == "failed" and service.problem:
+        sentence += f" (the last one ended: {service.problem.rstrip('.')}; see {log_file_of(name, place)})"
+    elif service is not None:
+        sentence += f" (process {service.pid} of the last one is gone: see {log_file_of(name, place)})"
+    names = [other for other in living(place) if other != name]
+    return f"{sentence}, {others}: {', '.join(names)}." if names else f"{sentence}."
+
+
+def named(name: str, option: str) -> str:
+    """What to add to a command that we tell of, to reach this cluster."""
+    return "" if name == DEFAULT_NAME else f" {option} {name}"
+
+
+def living(place: Path | None = None) -> list[str]:
     """The names of all clusters whose process is there."""
     found = []
-    files = [file for kind in (_CLIENTS_FILE, _READERS_FILE) for file in (home() / "clusters").glob(f"*/{kind}")]
+    files = [file for kind in (_CLIENTS_FILE, _READERS_FILE) for file in clusters_under(place).glob(f"*/{kind}")]
     for name in sorted({file.parent.name for file in files}):
         with suppress(ControlError):
-            service = read(name)
+            service = read(name, place)
             if service is not None and service.lives() and service.state != "failed":
                 found.append(service.name)
     return found

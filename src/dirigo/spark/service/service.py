@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dirigo.errors import DirigoError
-from dirigo.runtime.client.client import BUDGET_BYTES, Client, JobHandle
+from dirigo.runtime.client.client import BUDGET_BYTES, Client
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.control import Access
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.transport.keys import CLIENT
@@ -75,7 +76,7 @@ class AnyCluster(Protocol):
         name: str | None = None,
         strategy: StrategyLike | None = None,
         budget_bytes: int = BUDGET_BYTES,
-    ) -> JobHandle: ...
+    ) -> Job: ...
 
     def stop(self) -> None: ...
 
@@ -183,7 +184,7 @@ def _give_up(pid: int) -> None:
 
 
 def _option(name: str) -> str:
-    return "" if name == "dirigo" else f" --name {name}"
+    return service_file.named(name, "--name")
 
 
 # --- stopping --------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dirigo import Dataflow
-from dirigo.runtime.client.client import JobHandle
+from dirigo.runtime.client.job import Job
 from dirigo.runtime.control import JobStatus
 from dirigo.scheduling import StrategyLike
 from dirigo.scheduling.accounting import milliseconds_of
@@ -59,7 +59,7 @@ def run_flows(
     zero_s: float | None = None,
 ) -> Outcome:
     """The same for any flows. ``zero_s``: from when times count; otherwise from the start of each job."""
-    handles: dict[str, JobHandle] = {}
+    handles: dict[str, Job] = {}
     before = _messages(cluster)
     try:
         for flow in flows:
@@ -85,7 +85,7 @@ def _messages(cluster: Any) -> dict[int, int]:
     return {worker.id: worker.messages for worker in cluster.status().workers}
 
 
-def _follow(handles: Mapping[str, JobHandle], zero_s: float | None) -> dict[str, list[tuple[float, float]]]:
+def _follow(handles: Mapping[str, Job], zero_s: float | None) -> dict[str, list[tuple[float, float]]]:
     """Look at jobs until they are over; each job's results: when, in seconds since then, and their latency in ms."""
     results: dict[str, list[tuple[float, float]]] = {name: [] for name in handles}
     seen: dict[str, dict[int, int]] = {name: {} for name in handles}
