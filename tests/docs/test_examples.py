@@ -25,6 +25,8 @@ from types import ModuleType
 
 import pytest
 
+from dirigo.spark.service import file as service_file
+from dirigo.spark.service import service
 from docs.markdown import Block, Command, blocks_of, commands_of
 
 ROOT = Path(__file__).parents[2]
@@ -38,11 +40,16 @@ WITH_EXAMPLES = [page for page in PAGES if any(block.language in ("python", "con
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """An empty program in an empty folder. It is a real module, because annotations are looked up in modules."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DIRIGO_HOME", str(tmp_path / ".dirigo"))
     monkeypatch.syspath_prepend(str(tmp_path))
     known = set(sys.modules)
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)
     yield module
+    for name in service_file.living():  # of an example that went wrong
+        found = service_file.read(name)
+        assert found is not None
+        service.stop(found)
     for name in set(sys.modules) - known:
         if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
             del sys.modules[name]  # a saved file that an example imported
