@@ -86,8 +86,10 @@ class Feeds:
     """A job, its client, and a source whose query takes long to start."""
 
     id = "job"
+    run = "run"
 
     def __init__(self) -> None:
+        self.access = self
         self.is_starting = threading.Event()
         self.may_start = threading.Event()
         self.query = self
@@ -99,7 +101,7 @@ class Feeds:
 
         return Running
 
-    def start(self, job: str, source: str) -> Feeds:
+    def start(self, job: str, source: str, service: str) -> Feeds:
         self.is_starting.set()
         self.may_start.wait(PATIENCE_S)
         return self
