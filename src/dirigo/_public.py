@@ -79,6 +79,7 @@ from dirigo.spark.connection import Service, connect
 from dirigo.spark.sessions import register
 from dirigo.state import ListState, MapState, ValueState
 from dirigo.state.errors import StateError
+from dirigo.testing.embedded import run
 
 if TYPE_CHECKING:
     from dirigo.spark.cluster import Cluster
@@ -168,6 +169,7 @@ __all__ = [
     "paced",
     "quantile",
     "register",
+    "run",
     "shaped",
     "stddev",
     "sum",

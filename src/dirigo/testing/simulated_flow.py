@@ -26,13 +26,21 @@ class SimulatedFlow:
     ) -> None:
         self.flow = flow
         self.scripted = scripted
-        self._collected = {node.name: MemorySink(node.name) for node in live_nodes(flow) if isinstance(node.work, SinkRows)}
+        self._collected: dict[str, MemorySink] = {}
+        for node in live_nodes(flow):
+            if isinstance(node.work, SinkRows):
+                sink = node.work.sink if writes else MemorySink(node.name)
+                if isinstance(sink, MemorySink):
+                    self._collected[node.name] = sink
         self.job = BoundJob(flow, list(workers), sources=scripted, sinks=None if writes else self._collected)
         self.job.prepare_sinks()
         self.specs: list[FunctionSpec] = self.job.specs(performs_work=False)  # its time goes by on the virtual clock
         self.leaves = {spec.address for spec in self.specs if not spec.downstreams}
         self.account = Account()  # of what was executed: latencies, how much was in time, and why not
         self.elsewhere: Counter[str] = Counter()  # operator -> messages that ran at a lessee
+
+    def __repr__(self) -> str:
+        return f"<the run of '{self.name}'>"
 
     @property
     def name(self) -> str:
@@ -46,6 +54,8 @@ class SimulatedFlow:
         return self._sink(sink).table
 
     def _sink(self, sink: str | None) -> MemorySink:
+        if not self._collected:
+            raise DirigoError(f"no sink of '{self.name}' keeps rows; end a stream with dg.to_memory() to have them.")
         if sink is None and len(self._collected) == 1:
             (sink,) = self._collected
         if sink not in self._collected:

@@ -1,0 +1,44 @@
+"""dg.run: a flow in this process, with its own sinks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import dirigo as dg
+
+ROWS = [{"n": number} for number in range(5)]
+
+
+def test_rows_come_from_sinks_in_memory_and_others_write(tmp_path: Path) -> None:
+    flow = dg.Dataflow("both")
+    rows = flow.source(dg.from_iterable(ROWS))
+    kept = dg.to_memory()
+    rows.sink(kept)
+    rows.sink(dg.to_parquet(tmp_path / "out"))
+    ran = dg.run(flow)
+    assert ran.rows() == kept.rows == ROWS
+    assert ran.table().num_rows == pq.read_table(tmp_path / "out").num_rows == 5
+    assert ran.sinks == ["to_memory"]
+    with pytest.raises(dg.DirigoError, match=r"name one of the sinks to_memory, not 'to_parquet'"):
+        ran.rows("to_parquet")
+
+
+def test_a_flow_that_keeps_no_rows_says_how_to_keep_them() -> None:
+    flow = dg.Dataflow("gone")
+    flow.source(dg.from_iterable(ROWS)).sink(dg.to_nothing())
+    with pytest.raises(dg.DirigoError, match=r"no sink of 'gone' keeps rows; end a stream with dg\.to_memory\(\)"):
+        dg.run(flow).rows()
+
+
+def test_time_is_virtual() -> None:
+    flow = dg.Dataflow("slow", slo=dg.SLO(latency="1s"))
+    times = [{"at": 1_000 * number} for number in range(3_600)]
+    flow.source(dg.paced(dg.from_iterable(times, time="at"))).window(dg.Tumbling("60s")).aggregate(n=dg.count()).sink(
+        dg.to_memory()
+    )
+    ran = dg.run(flow, strategy="edf")
+    assert [row["n"] for row in ran.rows()] == [60] * 60
+    assert ran.satisfaction.results == 1.0
