@@ -83,8 +83,12 @@ def test_what_is_under_way_is_told_too() -> None:
 @pytest.mark.parametrize("is_here", [True, False])
 def test_how_far_sources_are_is_told_now_and_then_also_when_they_have_ended(is_here: bool) -> None:
     budget = Budget(MiB)
+    budget.behind_ms = 3
+    news = budget.news("job", 1, 0, True)
+    assert news is not None
+    assert news.behind_ms == 3  # so that others know that there are sources here
     budget.behind_ms = 4
-    assert budget.news("job", 1, 0, True) is None  # nobody needs to know while there is room for states
+    assert budget.news("job", 1, 0, True) is None  # nobody needs to know how far while there is room
     if is_here:
         budget.state_bytes = MiB // 2 + 1
         assert budget.news("job", 1, 0, False) is not None
@@ -106,16 +110,73 @@ def test_while_states_pile_up_those_ahead_wait_for_those_behind() -> None:
     budget = Budget(100)
     budget.state_bytes = 60
     budget.note(pressure(0, state=50, behind=1_000))
-    assert budget.is_ahead(2_000, [2_000])
-    assert not budget.is_ahead(1_000, [1_000])
-    assert not budget.is_ahead(500, [500, 2_000])
-    assert budget.is_ahead(2_000, [500, 2_000])  # of one here
+    assert budget.is_ahead(2_000, [2_000], 0)
+    assert not budget.is_ahead(1_000, [1_000], 0)
+    assert not budget.is_ahead(500, [500, 2_000], 0)
+    assert budget.is_ahead(2_000, [500, 2_000], 0)  # of one here
     budget.state_bytes = 50  # there is room
-    assert not budget.is_ahead(2_000, [2_000])
+    assert not budget.is_ahead(2_000, [2_000], 0)
 
 
 def test_nobody_waits_for_a_worker_whose_sources_have_ended() -> None:
     budget = Budget(100)
     budget.note(pressure(0, state=500, behind=None))
-    assert not budget.is_ahead(2_000, [2_000])
-    assert not budget.is_ahead(2_000, [])
+    assert not budget.is_ahead(2_000, [2_000], 0)
+    assert not budget.is_ahead(2_000, [], 0)
+
+
+def test_a_source_that_is_ahead_leaves_most_of_the_budget_to_those_behind() -> None:
+    budget = Budget(100)
+    budget.note(pressure(10, behind=1_000))
+    budget.queued = 5
+    assert not budget.is_ahead(2_000, [2_000], under_way=10)
+    assert budget.is_ahead(2_000, [2_000], under_way=11)
+    assert not budget.is_ahead(1_000, [1_000], under_way=11)
+    assert budget.is_ahead(2_000, [500, 2_000], under_way=11)  # of one here
+    budget.note(pressure(10))  # its sources have ended
+    assert not budget.is_ahead(2_000, [2_000], under_way=11)
+
+
+@pytest.mark.parametrize("waiting", [0, MiB // 8])
+def test_how_far_sources_are_is_told_before_others_have_to_wait_for_them(waiting: int) -> None:
+    budget = Budget(MiB)
+    budget.behind_ms = 4
+    assert budget.news("job", 1, 0, True) is not None
+    budget.behind_ms = 5
+    budget.note(pressure(waiting, worker=2))
+    assert budget.news("job", 1, 0, True) is None
+    budget.note(pressure(waiting + 1, worker=2))
+    assert (budget.news("job", 1, 0, True) is None) == (not waiting)
+
+
+@pytest.mark.parametrize("batch", [MiB, 32 * MiB, 128 * MiB])
+def test_a_source_that_is_behind_is_read_although_the_worker_of_one_ahead_is_first_to_know_of_room(batch: int) -> None:
+    limit = 64 * MiB
+    ahead, behind = Budget(limit), Budget(limit)
+    ahead.behind_ms, behind.behind_ms = 2_000, 1_000
+
+    def tell() -> None:
+        news = ahead.news("job", 1, 0, True)
+        if news is not None:
+            behind.note(news)
+
+    def read_while_possible() -> None:
+        while not ahead.is_over(0) and not ahead.is_ahead(2_000, [2_000], 0):
+            ahead.queued += batch
+            tell()
+
+    read_while_possible()  # it does not know of the other one, which was suspended before it told of itself
+    assert ahead.is_over(0)
+    behind.queued = limit // TOLD_PARTS
+    assert behind.is_over(0)
+    behind.queued = 0
+    news = behind.news("job", 2, 0, True)
+    assert news is not None
+    ahead.note(news)
+    for _ in range(1_000):
+        ahead.queued = max(0, ahead.queued - limit // 100)
+        tell()
+        read_while_possible()
+        if not behind.is_over(0):
+            return
+    pytest.fail("it is never read")

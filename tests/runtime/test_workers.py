@@ -262,7 +262,12 @@ def test_a_worker_that_is_suspended_goes_on_or_says_so(start_cluster: Start, mon
     until(lambda: out.rows, "the first rows")
     paused = cluster.worker(1)
     reason: str | None = None
-    told = "worker 1 could not run its threads for more than 4 s, because code kept the interpreter lock or the process was "
+    frozen = (
+        "could not run its threads for more than 4 s, because code kept the interpreter lock or the process was suspended"
+    )
+    # It ends itself in any case; a busy machine may start it again only after it was taken for lost.
+    how = rf"({frozen}, and was started again|gave no sign of life for too long)"
+    told = rf"worker 1 {how}, and with it .*; submit the job again\.$"
     for pause_s, ends_within_s in ((1.0, 0.0), (5.0, 10.0)):
         os.kill(paused.pid, signal.SIGSTOP)
         time.sleep(pause_s)
@@ -279,7 +284,7 @@ def test_a_worker_that_is_suspended_goes_on_or_says_so(start_cluster: Start, mon
     if reason is None:
         handle.cancel()
     else:
-        assert re.search(rf"{told}suspended, and was started again, and with it .*; submit the job again\.$", reason)
+        assert re.search(told, reason)
     cluster.until_ready()
     assert_works(cluster)
 

@@ -255,10 +255,11 @@ class Executor:
             ending = job.next_to_end()
             if ending is not None:
                 return job, ending
-            job.is_paused = bool(job.active) and job.budget.is_over(core.under_way(job))
+            under_way = core.under_way(job)
+            job.is_paused = bool(job.active) and job.budget.is_over(under_way)
             if job.is_paused:
                 continue
-            reader = job.next_reader(now, while_messages_wait=while_messages_wait)
+            reader = job.next_reader(now, under_way, while_messages_wait=while_messages_wait)
             if reader is not None:
                 self._turn += number + 1
                 return job, reader

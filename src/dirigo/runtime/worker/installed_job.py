@@ -112,8 +112,11 @@ class InstalledJob:
 
     # --- sources -------------------------------------------------------------------------------------------------------
 
-    def next_reader(self, now: float, *, while_messages_wait: bool) -> SourceReader | None:
-        """The source that is read next, the furthest behind in event time first; None if none may or has anything."""
+    def next_reader(self, now: float, under_way: int, *, while_messages_wait: bool) -> SourceReader | None:
+        """The source that is read next, the furthest behind in event time first; None if none may or has anything.
+
+        ``under_way``: bytes of the job that have left here and have not arrived.
+        """
         if not self.is_started or not self.active:
             return None
         best: SourceReader | None = None
@@ -128,7 +131,7 @@ class InstalledJob:
                 best = reader
         if best is None or not best.holds_others_back:
             return best
-        return None if self.budget.is_ahead(best.newest_ms, self._times()) else best
+        return None if self.budget.is_ahead(best.newest_ms, self._times(), under_way) else best
 
     def asked_again_at(self) -> list[float]:
         """When each source may be read again, as far as that is up to the source."""
