@@ -149,6 +149,19 @@ def test_how_far_sources_are_is_told_before_others_have_to_wait_for_them(waiting
     assert (budget.news("job", 1, 0, True) is None) == (not waiting)
 
 
+def test_a_worker_that_has_not_told_of_its_sources_is_taken_to_be_behind() -> None:
+    budget = Budget(100, others=(2,))
+    budget.queued = 26
+    assert budget.is_ahead(2_000, [2_000], 0)
+    other = Budget(100, others=(1,))
+    assert other.behind_ms is None
+    news = other.news("job", 2, 0, True)  # it has none, or none that others wait for
+    assert news is not None
+    budget.note(news)
+    assert not budget.is_ahead(2_000, [2_000], 0)
+    assert other.news("job", 2, 0, True) is None
+
+
 @pytest.mark.parametrize("batch", [MiB, 32 * MiB, 128 * MiB])
 def test_a_source_that_is_behind_is_read_although_the_worker_of_one_ahead_is_first_to_know_of_room(batch: int) -> None:
     limit = 64 * MiB
@@ -165,7 +178,7 @@ def test_a_source_that_is_behind_is_read_although_the_worker_of_one_ahead_is_fir
             ahead.queued += batch
             tell()
 
-    read_while_possible()  # it does not know of the other one, which was suspended before it told of itself
+    read_while_possible()  # it does not know of the other one
     assert ahead.is_over(0)
     behind.queued = limit // TOLD_PARTS
     assert behind.is_over(0)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dirigo.flow.event_time.watermark import BEGINNING
 from dirigo.kernel import WorkerId
 from dirigo.runtime.transport.wire import Pressure
 from dirigo.runtime.worker.row_costs import FunctionCost
@@ -39,13 +40,14 @@ class Budget:
         "state_bytes",
     )
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, others: Iterable[WorkerId] = ()) -> None:
+        """``others``: workers where sources of the job are read too. Until one tells of its own, they count as behind."""
         self.limit = limit
         self.queued = 0  # waiting in this worker's kernel
         self.state_bytes = 0  # of its states here, when last looked at
         self.behind_ms: int | None = None  # event time of the furthest behind of its sources here
-        self._told: tuple[int, int, int | None] = (0, 0, None)
-        self._others: dict[WorkerId, Pressure] = {}
+        self._told: tuple[int, int, int | None] = (0, 0, BEGINNING)
+        self._others = {worker: Pressure("", worker, 0, 0, BEGINNING) for worker in others}
         self._is_over = False
         self._queued_total = self._state_total = 0  # of the others
 
@@ -56,14 +58,14 @@ class Budget:
     ) -> Pressure | None:
         """What to tell the others, if it has changed enough or rides along. ``under_way``: bytes sent, not acknowledged.
 
-        How far the sources are changes all the time, and matters once much waits or states are large: it is told once, so
-        that others know that there are sources here, and from half of what matters on, when there is time for it.
+        How far the sources are changes all the time, and matters once much waits or states are large: it is told once, and
+        then from half of what matters on, when there is time for it.
         """
         waiting = self.queued + under_way
         step = self.limit // TOLD_PARTS
         told, told_state, told_behind = self._told
         moved = abs(waiting - told) > step or (told and not waiting) or abs(self.state_bytes - told_state) > step
-        has_gone_on = is_time and self.behind_ms != told_behind and (told_behind is None or self._is_crowded(waiting))
+        has_gone_on = is_time and self.behind_ms != told_behind and (told_behind == BEGINNING or self._is_crowded(waiting))
         if not moved and not costs and not has_gone_on:
             return None
         self._told = (waiting, self.state_bytes, self.behind_ms)

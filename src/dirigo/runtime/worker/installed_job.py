@@ -53,7 +53,6 @@ class InstalledJob:
         self.id = install.job
         self.attempt = install.attempt
         self.figures = JobFigures()
-        self.budget = Budget(install.budget_bytes)
         self.posted_bytes = 0  # handed to the results log; the worker thread counts
         self.logged_bytes = 0  # arrived there; the fetcher counts
         self.state_sizes: dict[Address, int] = {}
@@ -79,6 +78,7 @@ class InstalledJob:
         self.specs = [hosted(spec, operators[spec.address], schemas) for spec in job.specs()]
         self.remains: list[Any] = []  # what the kernel kept for it, once it is gone
         self.source_workers = frozenset(job.homes[reader.address] for reader in job.readers)
+        self.budget = Budget(install.budget_bytes, self.source_workers - {worker})
         self.sources: dict[Address, SourceActor] = {}
         self.staging: dict[tuple[str, int], Staging] = {}  # (source, split) -> where rows from outside wait
         self._staging_lock = Lock()  # rows come in on one thread, and are released on another
@@ -87,6 +87,7 @@ class InstalledJob:
         # An earlier attempt may still be about to let go of its own.
         self._attach(post_result, folder / f"{install.job}.{install.attempt}")
         self.active = list(self.readers)
+        self.budget.behind_ms = min(self._times(), default=None)
         self.retry_s: dict[Address, float] = {}  # when to ask a source again that had nothing
         self.turn_s: dict[Address, float] = {}  # when to read a source again although messages wait
         self.is_started = False
