@@ -24,7 +24,8 @@ from dirigo.flow.aggregates import max_ as max  # noqa: A004  # read as dg.max("
 from dirigo.flow.aggregates import min_ as min  # noqa: A004
 from dirigo.flow.aggregates import sum_ as sum  # noqa: A004
 from dirigo.flow.api.dataflow import Dataflow
-from dirigo.flow.api.function import Function, FunctionContext
+from dirigo.flow.api.function import Function
+from dirigo.flow.api.function_context import FunctionContext
 from dirigo.flow.api.keyed_stream import KeyedStream
 from dirigo.flow.api.slo import SLO
 from dirigo.flow.api.stream import Stream

@@ -41,6 +41,7 @@ def latest(_: Any, row: Any) -> Any:
 
 
 class Keeping(dg.Function):
+    scope = "partition"
     ordered = True
     seen = dg.MapState(int, int)
 

@@ -103,6 +103,7 @@ def watching(folder: str) -> type[dg.Function]:
     class Watching(dg.Function):
         """Counts rows, in a state that is read everywhere, and tells others now and then."""
 
+        scope = "partition"
         total = dg.ValueState(Watched, default=Watched(folder), combine=combined, replicated=True)
 
         def __init__(self) -> None:
@@ -221,6 +222,7 @@ class Sleepy:
 
 def counting_with(folder: str, combine: Callable[[Any, Any], Any], default: Any, plus: Callable[[Any], Any]) -> Any:
     class Counting(dg.Function):
+        scope = "partition"
         total = dg.ValueState(object, default=default, combine=combine)
 
         def on_message(self, context: Any, row: Any) -> None:
@@ -350,6 +352,7 @@ class Unmeasurable:
 
 def keeping(folder: str) -> type[dg.Function]:
     class Keeping(dg.Function):
+        scope = "partition"
         ordered = True
         kept = dg.MapState(int, Unmeasurable)
 

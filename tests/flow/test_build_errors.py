@@ -39,6 +39,7 @@ class NoRows(dg.Function):
 
 
 class LastSeen(dg.Function):
+    scope = "partition"
     last = ValueState(int, default=0)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -46,6 +47,7 @@ class LastSeen(dg.Function):
 
 
 class PerKey(dg.Function):
+    scope = "partition"
     last = MapState(str, int, default=0)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -382,6 +384,7 @@ def test_a_default_that_is_not_the_identity_is_refused_where_it_is_declared() ->
 
 def test_a_default_that_shows_only_with_data_not_to_be_the_identity_fails_the_row() -> None:
     class Wrong(dg.Function):
+        scope = "partition"
         product = ValueState(int, default=0, combine=lambda one, other: one * other)
 
         def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:

@@ -17,6 +17,7 @@ BY_SOURCE = {"said": int, **{f"of_{number}": int for number in range(3)}}
 class Marks(dg.Function):
     """Passes rows on, one after the other, and says after every tenth how many there were."""
 
+    scope = "partition"
     ordered = True
     count = dg.ValueState(int, default=0)
 
@@ -30,6 +31,7 @@ class Marks(dg.Function):
 class Counts(dg.Function):
     """Counts rows in parallel, and says at each critical message how many there were."""
 
+    scope = "partition"
     count = dg.ValueState(int, default=0, combine=operator.add)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -48,6 +50,7 @@ class CommonMarks(Marks):
 
 
 class CountsBySource(dg.Function):
+    scope = "partition"
     count = dg.MapState(int, int, default=0, combine=operator.add)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:

@@ -34,6 +34,7 @@ def source(flow: dg.Dataflow, name: str) -> dg.Stream:
 
 
 class Keeping(dg.Function):
+    scope = "partition"
     ordered = True
     seen = MapState(int, str)
     all = ListState(str)

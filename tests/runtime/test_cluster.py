@@ -109,6 +109,7 @@ class Note:
 class Announcing(dg.Function):
     """Passes rows on, and sends a note after them."""
 
+    scope = "partition"
     ordered = True
     seen = dg.ValueState(int, default=0)
 
@@ -123,6 +124,7 @@ class Announcing(dg.Function):
 class Noting(dg.Function):
     """Counts rows, and compares with the notes."""
 
+    scope = "partition"
     seen = dg.ValueState(int, default=0, combine=lambda one, other: one + other)
     noted = dg.ListState(int)
 
@@ -153,6 +155,7 @@ def test_critical_messages_with_objects_of_the_users_own_go_between_workers(clus
 class Waking(dg.Function):
     """Emits when a timer is due."""
 
+    scope = "partition"
     ordered = True
 
     def on_message(self, context: Any, row: Any) -> None:

@@ -16,6 +16,7 @@ def with_function(function: type[dg.Function]) -> dg.Dataflow:
 
 
 class Best(dg.Function):
+    scope = "partition"
     best = dg.MapState(int, int, combine=max)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:

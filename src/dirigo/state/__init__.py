@@ -30,12 +30,20 @@ Only changes made by add(), append() and extend() are independent of how message
 
 A state declared with replicated=True can be read at a lessee too: the lessor's values are installed there as a base,
 and read() combines the base with the partial state.  The base is as old as the last view, and never travels back.
+
+Where states belong to keys, a KeyedStateSet holds the values of many keys, and its cells show those of the current one
+(CurrentKey.key). All that is said above goes for each key on its own.
 """
 
 from dirigo.state.binding import bind, declared_states
 from dirigo.state.combine import add, maximum, merge_average, minimum, union
 from dirigo.state.declaration import Declaration
 from dirigo.state.errors import CombineError, StateError
+from dirigo.state.keyed.agenda import Agenda
+from dirigo.state.keyed.cells import KeyedListCell, KeyedMapCell, KeyedValueCell
+from dirigo.state.keyed.current_key import NO_KEY, CurrentKey
+from dirigo.state.keyed.lifetime import Lifetime
+from dirigo.state.keyed.state_set import KeyedPartial, KeyedStateSet
 from dirigo.state.list_state import ListCell, ListState
 from dirigo.state.map_state import MapCell, MapState
 from dirigo.state.partial import Partial, StateView
@@ -45,8 +53,17 @@ from dirigo.state.values.missing import MISSING
 
 __all__ = [
     "MISSING",
+    "NO_KEY",
+    "Agenda",
     "CombineError",
+    "CurrentKey",
     "Declaration",
+    "KeyedListCell",
+    "KeyedMapCell",
+    "KeyedPartial",
+    "KeyedStateSet",
+    "KeyedValueCell",
+    "Lifetime",
     "ListCell",
     "ListState",
     "MapCell",

@@ -5,6 +5,7 @@ Must not know what the object does or which instance of a function it is.
 
 from dirigo.state.declaration import BOUND_ATTRIBUTE, Declaration
 from dirigo.state.errors import StateError
+from dirigo.state.keyed.state_set import KeyedStateSet
 from dirigo.state.state_set import StateSet
 
 
@@ -23,7 +24,7 @@ def declared_states(cls: type) -> dict[str, Declaration]:
     return found
 
 
-def bind(obj: object, state_set: StateSet) -> None:
+def bind(obj: object, state_set: StateSet | KeyedStateSet) -> None:
     """Let the declared states of `obj` live in `state_set`, in place of the one bound before."""
     class_name = type(obj).__name__
     for name in declared_states(type(obj)):

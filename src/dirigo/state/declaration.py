@@ -5,13 +5,16 @@ Must not know how many instances exist, when partial states move, or how they ar
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from typing import Any, Never, Self
+from datetime import timedelta
+from typing import Any, Never, Self, TypeAlias
 
 from dirigo.state.contents import Holding
 from dirigo.state.errors import StateError
 from dirigo.state.laws import uncombinable
 
 BOUND_ATTRIBUTE = "_dirigo_state_set"
+
+Span: TypeAlias = str | timedelta
 
 
 class Declaration(ABC):
@@ -21,6 +24,8 @@ class Declaration(ABC):
     """
 
     replicated: bool
+    ttl: Span | None  # how long a value lives that is not written any more; in the words of whoever keeps the time
+    ttl_time: str | None  # and by which of its times
     combine: Any = None  # lists have none: they are appended
     _attribute_name: str | None = None
 
@@ -39,8 +44,12 @@ class Declaration(ABC):
         """Raise CombineError if `incoming` shows that the declaration breaks the identity law."""
 
     @abstractmethod
+    def merged(self, own: Any, incoming: Any) -> Any:
+        """Both combined; `own` may be changed for it, `incoming` is neither changed nor shared."""
+
     def merge(self, holding: Holding, incoming: Any) -> None:
-        """Combine `incoming` into what is held; `incoming` itself is neither changed nor shared."""
+        """Combine `incoming` into what is held."""
+        holding.own = self.merged(holding.own, incoming)
 
     @abstractmethod
     def copy(self, value: Any) -> Any:
@@ -79,7 +88,10 @@ class Declaration(ABC):
 
     def _cell_of(self, instance: object) -> Any:
         name = self._attribute_name
-        state_set = getattr(instance, BOUND_ATTRIBUTE, None)
+        try:  # the usual way, which is taken several times per row
+            return instance._dirigo_state_set.cells[name]  # type: ignore[attr-defined]
+        except (AttributeError, KeyError):
+            state_set = getattr(instance, BOUND_ATTRIBUTE, None)
         if state_set is None or name is None:
             raise StateError(
                 f"State '{name}' of this {type(instance).__name__} is not available yet; "

@@ -1,13 +1,16 @@
 """Owns the state that is a list: its declaration and its cell.  Must not know other states or other instances."""
 
-from collections.abc import Hashable, Iterable, Iterator
-from typing import Any, Generic, Self, TypeVar, cast, overload
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from dirigo.state.contents import Holding
-from dirigo.state.declaration import Declaration
+from dirigo.state.declaration import Declaration, Span
 from dirigo.state.values.copies import private_copy
 from dirigo.state.values.frozen_form import freeze_value
 from dirigo.state.values.missing import MISSING
+
+if TYPE_CHECKING:
+    from dirigo.state.keyed.cells import KeyedListCell  # which is built on this
 
 T = TypeVar("T")
 
@@ -21,18 +24,21 @@ class ListState(Declaration, Generic[T]):
 
     change_example = "append(...)"
 
-    def __init__(self, type_: type[T], *, replicated: bool = False) -> None:
+    def __init__(
+        self, type_: type[T], *, replicated: bool = False, ttl: Span | None = None, ttl_time: str | None = None
+    ) -> None:
         self.type_ = type_
         self.replicated = replicated
+        self.ttl, self.ttl_time = ttl, ttl_time
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
 
     @overload
-    def __get__(self, instance: object, owner: type) -> "ListCell[T]": ...
+    def __get__(self, instance: object, owner: type) -> "KeyedListCell[T]": ...
 
-    def __get__(self, instance: object | None, owner: type) -> "Self | ListCell[T]":
-        return self if instance is None else cast("ListCell[T]", self._cell_of(instance))
+    def __get__(self, instance: object | None, owner: type) -> "Self | KeyedListCell[T]":
+        return self if instance is None else self._cell_of(instance)
 
     def identity(self) -> list[T]:
         return []
@@ -43,8 +49,9 @@ class ListState(Declaration, Generic[T]):
     def check(self, holding: Holding, incoming: Any) -> None:
         """Nothing to check: concatenation with an empty list keeps the law."""
 
-    def merge(self, holding: Holding, incoming: Any) -> None:
-        holding.own.extend(self.copy(incoming))
+    def merged(self, own: Any, incoming: Any) -> Any:
+        own.extend(self.copy(incoming))
+        return own
 
     def copy(self, value: Any) -> list[T]:
         return [private_copy(item) for item in value]
@@ -67,11 +74,11 @@ class ListCell(Generic[T]):
 
     def append(self, item: T) -> None:
         """Add one item; it is handed over."""
-        self._holding.own.append(item)
+        self._kept().append(item)
 
     def extend(self, items: Iterable[T]) -> None:
         """Add several items; they are handed over."""
-        self._holding.own.extend(items)
+        self._kept().extend(items)
 
     def clear(self) -> None:
         """Drop the items of this instance (what other instances hold stays)."""
@@ -79,14 +86,24 @@ class ListCell(Generic[T]):
 
     def read(self) -> list[T]:
         """A copy of the best known whole: the items of the replicated base, if there is one, then the own ones."""
-        base = [] if self._holding.base is MISSING else self._holding.base
-        return [*self._declaration.copy(base), *self._declaration.copy(self._holding.own)]
+        return [*self._declaration.copy(self._based()), *self._declaration.copy(self._held())]
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self._holding.own)
+        return iter(self._held())
 
     def __len__(self) -> int:
-        return len(self._holding.own)
+        return len(self._held())
 
     def __repr__(self) -> str:
-        return f"ListCell({self._holding.name!r}, {self._holding.own!r})"
+        return f"{type(self).__name__}({self._holding.name!r}, {self._holding.own!r})"
+
+    def _held(self) -> Sequence[T]:
+        """The own items, to be looked at."""
+        return cast("list[T]", self._holding.own)
+
+    def _kept(self) -> list[T]:
+        """The own items, to be changed."""
+        return cast("list[T]", self._holding.own)
+
+    def _based(self) -> Sequence[T]:
+        return () if self._holding.base is MISSING else self._holding.base

@@ -2,14 +2,17 @@
 
 import itertools
 from collections.abc import Callable, Hashable, ItemsView, Iterator, KeysView, ValuesView
-from typing import Any, Generic, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from dirigo.state.contents import Holding
-from dirigo.state.declaration import Declaration
+from dirigo.state.declaration import Declaration, Span
 from dirigo.state.laws import check_default, check_identity, combining
 from dirigo.state.values.copies import private_copy
 from dirigo.state.values.frozen_form import freeze_pairs
 from dirigo.state.values.missing import MISSING, Missing
+
+if TYPE_CHECKING:
+    from dirigo.state.keyed.cells import KeyedMapCell  # which is built on this
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -33,6 +36,8 @@ class MapState(Declaration, Generic[K, V]):
         combine: Callable[[V, V], V] | None = None,
         default: V | Missing = MISSING,
         replicated: bool = False,
+        ttl: Span | None = None,
+        ttl_time: str | None = None,
     ) -> None:
         combine = combining("MapState", combine)
         if default is not MISSING:
@@ -42,15 +47,16 @@ class MapState(Declaration, Generic[K, V]):
         self.combine = combine
         self.default = private_copy(default)
         self.replicated = replicated
+        self.ttl, self.ttl_time = ttl, ttl_time
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
 
     @overload
-    def __get__(self, instance: object, owner: type) -> "MapCell[K, V]": ...
+    def __get__(self, instance: object, owner: type) -> "KeyedMapCell[K, V]": ...
 
-    def __get__(self, instance: object | None, owner: type) -> "Self | MapCell[K, V]":
-        return self if instance is None else cast("MapCell[K, V]", self._cell_of(instance))
+    def __get__(self, instance: object | None, owner: type) -> "Self | KeyedMapCell[K, V]":
+        return self if instance is None else self._cell_of(instance)
 
     def identity(self) -> dict[K, V]:
         return {}
@@ -65,8 +71,9 @@ class MapState(Declaration, Generic[K, V]):
         for value in itertools.islice(incoming.values(), granted):
             check_identity(holding.name, self.combine, self.default, value)
 
-    def merge(self, holding: Holding, incoming: Any) -> None:
-        self._combine_into(holding.own, incoming)
+    def merged(self, own: Any, incoming: Any) -> Any:
+        self._combine_into(own, incoming)
+        return own
 
     def combined(self, base: dict[K, V], own: dict[K, V]) -> dict[K, V]:
         """A new map of both."""
@@ -100,7 +107,7 @@ class MapCell(Generic[K, V]):
 
     def __getitem__(self, key: K) -> V:
         """The own value; for an absent key a copy of the declared default, which is not stored."""
-        own: dict[K, V] = self._holding.own
+        own = self._held()
         return own[key] if key in own else self._default_for(key)
 
     @overload
@@ -111,11 +118,11 @@ class MapCell(Generic[K, V]):
 
     def get(self, key: K, fallback: object = None) -> object:
         """The own value, or `fallback` for an absent key (as in a dict, the declared default plays no part)."""
-        return self._holding.own.get(key, fallback)
+        return self._held().get(key, fallback)
 
     def __setitem__(self, key: K, value: V) -> None:
         """Replace the own value (what other instances hold stays); `value` is handed over."""
-        self._holding.own[key] = value
+        self._kept()[key] = value
 
     def __delitem__(self, key: K) -> None:
         """Drop the own value (what other instances hold stays)."""
@@ -123,7 +130,7 @@ class MapCell(Generic[K, V]):
 
     def add(self, key: K, value: V) -> None:
         """Combine `value` into the own value; an absent key starts from the declared default, if there is one."""
-        declaration, own = self._declaration, self._holding.own
+        declaration, own = self._declaration, self._kept()
         if key in own:
             own[key] = declaration.combine(own[key], value)
         elif declaration.default is MISSING:
@@ -139,40 +146,49 @@ class MapCell(Generic[K, V]):
 
     def read(self) -> dict[K, V]:
         """A copy of the best known whole: the replicated base, if there is one, combined with the own entries."""
-        base = {} if self._holding.base is MISSING else self._holding.base
-        return self._declaration.combined(base, self._holding.own)
+        return self._declaration.combined(self._based(), self._held())
 
     def read_key(self, key: K) -> V:
         """What read()[key] would give, without copying the whole map; an absent key gives the declared default."""
-        base = {} if self._holding.base is MISSING else self._holding.base
-        parts = [private_copy(part[key]) for part in (base, self._holding.own) if key in part]
+        parts = [private_copy(part[key]) for part in (self._based(), self._held()) if key in part]
         if not parts:
             return self._default_for(key)
         return cast(V, parts[0] if len(parts) == 1 else self._declaration.combine(*parts))
 
     def items(self) -> ItemsView[K, V]:
-        return cast("dict[K, V]", self._holding.own).items()
+        return self._held().items()
 
     def keys(self) -> KeysView[K]:
-        return cast("dict[K, V]", self._holding.own).keys()
+        return self._held().keys()
 
     def values(self) -> ValuesView[V]:
-        return cast("dict[K, V]", self._holding.own).values()
+        return self._held().values()
 
     def __contains__(self, key: object) -> bool:
-        return key in self._holding.own
+        return key in self._held()
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._holding.own)
+        return iter(self._held())
 
     def __len__(self) -> int:
-        return len(self._holding.own)
+        return len(self._held())
 
     def __repr__(self) -> str:
-        return f"MapCell({self._holding.name!r}, {self._holding.own!r})"
+        return f"{type(self).__name__}({self._holding.name!r}, {self._holding.own!r})"
 
     def _default_for(self, key: K) -> V:
         default = self._declaration.default
         if isinstance(default, Missing):
             raise KeyError(key)
         return private_copy(default)
+
+    def _held(self) -> dict[K, V]:
+        """The own entries, to be looked at."""
+        return cast("dict[K, V]", self._holding.own)
+
+    def _kept(self) -> dict[K, V]:
+        """The own entries, to be changed."""
+        return cast("dict[K, V]", self._holding.own)
+
+    def _based(self) -> dict[K, V]:
+        return {} if self._holding.base is MISSING else self._holding.base

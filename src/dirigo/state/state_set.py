@@ -22,7 +22,7 @@ class StateSet:
     copy within the process use clone(), and to send the contents use take() and encode().
     """
 
-    __slots__ = ("_cells", "_declarations", "_holdings")
+    __slots__ = ("_declarations", "_holdings", "cells")
 
     def __init__(self, declarations: Mapping[str, Declaration]) -> None:
         self._declarations = dict(declarations)
@@ -30,7 +30,7 @@ class StateSet:
 
     def _install_holdings(self, holdings: dict[str, Holding]) -> None:
         self._holdings = holdings
-        self._cells = {name: self._declarations[name].new_cell(holding) for name, holding in holdings.items()}
+        self.cells = {name: self._declarations[name].new_cell(holding) for name, holding in holdings.items()}
 
     def __contains__(self, name: str) -> bool:
         return name in self._holdings
@@ -38,7 +38,7 @@ class StateSet:
     def cell(self, name: str) -> Any:
         """The cell of a state; the same object for the life of this set."""
         try:
-            return self._cells[name]
+            return self.cells[name]
         except KeyError:
             raise StateError(f"There is no state '{name}' here; declare it or use one of {self._names()}.") from None
 

@@ -1,15 +1,18 @@
 """Owns the state that is one value: its declaration and its cell.  Must not know other states or other instances."""
 
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from dirigo.state.contents import Holding
-from dirigo.state.declaration import Declaration
+from dirigo.state.declaration import Declaration, Span
 from dirigo.state.laws import check_default, check_identity, combining
 from dirigo.state.values.copies import private_copy
 from dirigo.state.values.equality import equal
 from dirigo.state.values.frozen_form import freeze_value
 from dirigo.state.values.missing import MISSING
+
+if TYPE_CHECKING:
+    from dirigo.state.keyed.cells import KeyedValueCell  # which is built on this
 
 T = TypeVar("T")
 
@@ -24,7 +27,14 @@ class ValueState(Declaration, Generic[T]):
     change_example = "set(...)"
 
     def __init__(
-        self, type_: type[T], *, default: T, combine: Callable[[T, T], T] | None = None, replicated: bool = False
+        self,
+        type_: type[T],
+        *,
+        default: T,
+        combine: Callable[[T, T], T] | None = None,
+        replicated: bool = False,
+        ttl: Span | None = None,
+        ttl_time: str | None = None,
     ) -> None:
         combine = combining("ValueState", combine)
         check_default("ValueState", combine, default)
@@ -32,15 +42,16 @@ class ValueState(Declaration, Generic[T]):
         self.default = private_copy(default)
         self.combine = combine
         self.replicated = replicated
+        self.ttl, self.ttl_time = ttl, ttl_time
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
 
     @overload
-    def __get__(self, instance: object, owner: type) -> "ValueCell[T]": ...
+    def __get__(self, instance: object, owner: type) -> "KeyedValueCell[T]": ...
 
-    def __get__(self, instance: object | None, owner: type) -> "Self | ValueCell[T]":
-        return self if instance is None else cast("ValueCell[T]", self._cell_of(instance))
+    def __get__(self, instance: object | None, owner: type) -> "Self | KeyedValueCell[T]":
+        return self if instance is None else self._cell_of(instance)
 
     def identity(self) -> T:
         return private_copy(self.default)
@@ -53,8 +64,8 @@ class ValueState(Declaration, Generic[T]):
         if holding.spend_law_checks(1):
             check_identity(holding.name, self.combine, self.default, incoming)
 
-    def merge(self, holding: Holding, incoming: Any) -> None:
-        holding.own = self.combine(holding.own, private_copy(incoming))
+    def merged(self, own: Any, incoming: Any) -> Any:
+        return self.combine(own, private_copy(incoming))
 
     def copy(self, value: Any) -> Any:
         return private_copy(value)
@@ -82,6 +93,10 @@ class ValueCell(Generic[T]):
     def set(self, value: T) -> None:
         """Replace the partial value of this instance (what other instances hold stays); `value` is handed over."""
         self._holding.own = value
+
+    def clear(self) -> None:
+        """Back to the default (what other instances hold stays)."""
+        self._holding.own = self._declaration.identity()
 
     def add(self, value: T) -> None:
         """Combine `value` into the partial value of this instance; `value` is handed over."""

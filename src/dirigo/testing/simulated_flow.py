@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from dirigo.errors import DirigoError
 from dirigo.flow.api.dataflow import Dataflow, live_nodes
+from dirigo.flow.operators.process.process import Process
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.plan.bound_job import BoundJob
+from dirigo.flow.plan.states import StageStates
 from dirigo.flow.sinks.memory import MemorySink
-from dirigo.kernel import FunctionSpec, WorkerId
+from dirigo.kernel import FunctionSpec, Worker, WorkerId
 from dirigo.scheduling.accounting import Account, Satisfaction, percentiles
 from dirigo.testing.scripted import ScriptedSource
 
@@ -38,6 +40,7 @@ class SimulatedFlow:
         self.leaves = {spec.address for spec in self.specs if not spec.downstreams}
         self.account = Account()  # of what was executed: latencies, how much was in time, and why not
         self.elsewhere: Counter[str] = Counter()  # operator -> messages that ran at a lessee
+        self.workers: Collection[Worker] = ()  # of the simulation, once they are there
 
     def __repr__(self) -> str:
         return f"<the run of '{self.name}'>"
@@ -61,6 +64,23 @@ class SimulatedFlow:
         if sink not in self._collected:
             raise DirigoError(f"name one of the sinks {', '.join(self._collected)}, not {sink!r}.")
         return self._collected[sink]
+
+    def state(self, operator: str) -> dict[Any, dict[str, Any]]:
+        """What a function holds now, wherever it ran: for each key, or partition, the value of each state.
+
+        It is to be called when nothing is on its way: after ``finish()``, or ``advance()`` by long enough.
+        """
+        stages = self.job.plan.stages
+        found = {stage.name: (stage, stage.operator) for stage in stages if isinstance(stage.operator, Process)}
+        if operator not in found:
+            raise DirigoError(f"name one of the functions {', '.join(found) or '(there are none)'}, not {operator!r}.")
+        stage, process = found[operator]
+        held: dict[Any, dict[str, Any]] = {}
+        for partition, address in enumerate(stage.addresses):
+            participants = [worker.participants.get(address) for worker in self.workers]
+            states = [getattr(each, "states", None) for each in participants]
+            held |= process.look_at(partition, [each.own for each in states if isinstance(each, StageStates)])
+        return held
 
     @property
     def sinks(self) -> list[str]:

@@ -95,6 +95,8 @@ class Simulation:
             fires_timers=True,
             measure=rows_of,
         )
+        for made in self.flows.values():
+            made.workers = self.cluster.workers.values()
         self.cluster.account = self._account
         self._rng = self.cluster.rng("sources")
         self._chaos = chaos
@@ -207,6 +209,10 @@ class Simulation:
     @property
     def sinks(self) -> list[str]:
         return self._only.sinks
+
+    def state(self, operator: str) -> dict[Any, dict[str, Any]]:
+        """What a function holds now, wherever it ran: for each key, or partition, the value of each state."""
+        return self._only.state(operator)
 
     @property
     def late_rows_dropped(self) -> dict[str, int]:

@@ -15,6 +15,7 @@ Build = Callable[[dg.Stream], dg.Stream]
 class Busy(dg.Function):
     """Uses all that a function can, and fails on one row."""
 
+    scope = "partition"
     seen = MapState(str, int, default=0, combine=add)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -41,6 +42,8 @@ class Same(dg.Function):
 
 class Told(dg.Function):
     """Emits what it is called with beside rows: what it asked for itself, and critical messages."""
+
+    scope = "partition"
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
         if row.value % 5 == 0:

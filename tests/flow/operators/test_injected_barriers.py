@@ -107,6 +107,7 @@ def test_the_flows_here_have_all_operators() -> None:
 class Sums(dg.Function):
     """Emits, for each row, how many rows it knows of: those that ran here, and all that ran before the last barrier."""
 
+    scope = "partition"
     count = ValueState(int, default=0, combine=add, replicated=True)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:

@@ -20,6 +20,7 @@ TEXT = {"text": str}
 class Counting(dg.Function):
     """How many rows each key has, told at the end."""
 
+    scope = "partition"
     seen = MapState(str, int, default=0, combine=add)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -120,6 +121,7 @@ def test_watermarks_come_between_the_rows() -> None:
 class Timed(dg.Function):
     """Tells what has come since the first row, a while after it."""
 
+    scope = "partition"
     held = ListState(int)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -149,6 +151,7 @@ def test_a_timer_fires_by_the_clock_with_the_whole_state() -> None:
 class Batched(dg.Function):
     """Asks to run alone whenever four rows may be together."""
 
+    scope = "partition"
     total = ValueState(int, default=0, combine=add)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -171,6 +174,7 @@ def test_run_alone_calls_on_timer_with_the_whole_state() -> None:
 class Announcing(dg.Function):
     """Announces every fifth row to everybody downstream, and how many rows there were at the end."""
 
+    scope = "partition"
     count = ValueState(int, default=0, combine=add)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -183,6 +187,7 @@ class Announcing(dg.Function):
 class Listening(dg.Function):
     """Says which rows it has got before each critical message."""
 
+    scope = "partition"
     rows = ListState(int)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -230,6 +235,7 @@ def test_a_critical_message_of_a_keyed_function_goes_to_all_partitions() -> None
 class EndBarrier(dg.Function):
     """Every partition sends the same barrier at the end, with what it has counted."""
 
+    scope = "partition"
     count = ValueState(int, default=0, combine=add)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -243,6 +249,7 @@ class EndBarrier(dg.Function):
 class Adding(dg.Function):
     """Adds up what the partitions upstream have counted, and has all of their rows by then."""
 
+    scope = "partition"
     rows = ValueState(int, default=0, combine=add)
     told = ListState(int)
 

@@ -66,6 +66,8 @@ def test_a_result_that_does_not_fit_is_kept_apart() -> None:
 class Failing(dg.Function):
     """Fails wherever it is told to, outside of rows."""
 
+    scope = "partition"
+
     def __init__(self, where: str) -> None:
         self.where = where
 

@@ -16,6 +16,7 @@ BATCH = pa.record_batch([pa.array([600, 601], pa.int64())], names=["x"])
 class Nested(dg.Function):
     """Asks to run alone while it runs alone."""
 
+    scope = "partition"
     ordered = True
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -36,6 +37,8 @@ def test_what_runs_alone_again_emits_after_what_was_emitted_before() -> None:
 class Then(dg.Function):
     """Emits a row when it runs alone, and a critical message when it runs alone again."""
 
+    scope = "partition"
+
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
         context.run_alone("row")
 
@@ -48,6 +51,7 @@ class Then(dg.Function):
 
 
 class Count(dg.Function):
+    scope = "partition"
     count = dg.ValueState(int, default=0, combine=operator.add)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -76,6 +80,8 @@ def ask(context: dg.FunctionContext, what: str) -> None:
 
 
 class Raising(dg.Function):
+    scope = "partition"
+
     def __init__(self, what: str) -> None:
         self.what = what
 

@@ -35,7 +35,7 @@ from dirigo.flow.operators.joins.table_join import TableJoin
 from dirigo.flow.operators.joins.window_join import WindowJoin
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.pass_through import PassThrough
-from dirigo.flow.operators.process import Process
+from dirigo.flow.operators.process.process import Process
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.operators.steps import BatchMap, Flag, Project, RowFilter, RowFlag, RowFlatMap, RowMap, Side, Step, Where
 from dirigo.flow.rows.common_types import common_schema
@@ -353,7 +353,7 @@ class Stream:
         name = self.flow.name_for("process", name)
         out = as_schema(schema, name)
         column = None if time is None else TimeColumn.of(out, time, name)
-        return self._operator(Process(name, out, column, keys, function), self.output)
+        return self._operator(Process(name, out, column, keys, function, self.schema, self.time), self.output)
 
     def sink(self, sink: Sink, *, name: str | None = None) -> None:
         """Where the rows go."""

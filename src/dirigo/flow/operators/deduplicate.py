@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from math import isnan
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +15,7 @@ from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.plan.states import Kept
 from dirigo.flow.rows.grouping import Grouping
-
-# Stands for every NaN of a column of floats, in which there is no text; it has to stay equal to itself on its way elsewhere.
-_NOT_A_NUMBER = "nan"
+from dirigo.flow.rows.keys import forms_of
 
 
 class _AnyKey(ByKey):
@@ -108,43 +105,16 @@ class Deduplicate(Operator):
         grouping = Grouping.of([batch.column(key) for key in self.keys], batch.num_rows)
         firsts = batch.take(pa.array(grouping.firsts))
         is_new = []
-        for key in _keys_of(firsts, self.keys):
+        for key in forms_of(firsts, self.keys):
             is_new.append(key not in seen)
             seen.add(key)
         return firsts.filter(pa.array(is_new, pa.bool_()))
 
     def _first_within(self, passed: Passed, batch: pa.RecordBatch, time: TimeColumn, within_ms: int) -> pa.RecordBatch:
         times = time.read(batch).tolist()
-        is_new = [passed.admit(key, at, within_ms) for key, at in zip(_keys_of(batch, self.keys), times, strict=True)]
+        is_new = [passed.admit(key, at, within_ms) for key, at in zip(forms_of(batch, self.keys), times, strict=True)]
         return batch.filter(pa.array(is_new, pa.bool_()))
 
     def on_watermark(self, states: Kept[Any], before_ms: int, now_ms: int, emitter: Emitter) -> None:
         if self._within_ms is not None:
             states.value.forget(now_ms - self._within_ms)
-
-
-def _keys_of(batch: pa.RecordBatch, names: tuple[str, ...]) -> list[Any]:
-    columns = [_hashable(batch.column(name)) for name in names]
-    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-
-
-def _hashable(column: pa.Array) -> list[Any]:
-    """The values as objects that are equal where Grouping takes the values for equal, and that can be in a set."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _hashable(column.dictionary_decode())
-    if isinstance(kind, pa.BaseExtensionType):
-        return _hashable(column.storage)
-    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
-        # As numbers: Python's times have no nanoseconds, and are equal an hour apart when clocks are set back.
-        return _listed(column.view(pa.int64() if kind.bit_width == 64 else pa.int32()))
-    if pa.types.is_floating(kind):
-        return [_NOT_A_NUMBER if value is not None and isnan(value) else value for value in column.to_pylist()]
-    if pa.types.is_nested(kind):
-        return [None if value is None else repr(value) for value in column.to_pylist()]
-    return _listed(column)
-
-
-def _listed(column: pa.Array) -> list[Any]:
-    values: list[Any] = column.to_pylist()
-    return values

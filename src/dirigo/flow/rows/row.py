@@ -15,7 +15,7 @@ from dirigo.flow.rows.batches import BadRowError, batch_of
 from dirigo.flow.rows.schema import nearest_name
 from dirigo.flow.rows.unreadable import NO_FORM, PartlyReadable, rows_told, values_told
 
-__all__ = ["BadRowError", "Row", "batch_of", "rows_of", "told"]
+__all__ = ["BadRowError", "Row", "batch_of", "python_values", "rows_of", "told"]
 
 
 class _UnknownFieldError(KeyError):
@@ -40,7 +40,7 @@ class _Columns(dict[str, list[Any]]):
             raise _UnknownFieldError(_unknown(name, self.names))
         column = self.batch.column(name)
         try:
-            values = _python_values(column)
+            values = python_values(column)
         except NO_FORM:
             values = PartlyReadable(values_told(column))
         self[name] = values
@@ -138,7 +138,7 @@ def _unknown(name: str, known: tuple[str, ...]) -> str:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _python_values(array: pa.Array) -> list[Any]:
+def python_values(array: pa.Array) -> list[Any]:
     """As `to_pylist`, but many times as fast for the types that matter most."""
     kind = array.type
     if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind):

@@ -19,7 +19,7 @@ from msgspec.structs import replace as replaced
 from dirigo.flow.errors import OperatorFailure, note_place, said
 from dirigo.flow.event_time.watermark import Watermark
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.operators.process import ProcessStates
+from dirigo.flow.operators.process.states import ProcessStates
 from dirigo.flow.plan.states import StageStates
 from dirigo.kernel import (
     Address,
@@ -121,7 +121,7 @@ class HostedStates:
             return False  # an ordered operator's, which has them all in one place
         if kind is ErrandKind.MERGE:
             return True
-        return (kind is ErrandKind.TAKE or own.states.is_replicated()) and not own.states.is_plain()
+        return (kind is ErrandKind.TAKE or own.is_replicated()) and not own.is_plain()
 
     def measure(self) -> None:
         self.has_changed = False

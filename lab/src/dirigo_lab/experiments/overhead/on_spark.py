@@ -27,6 +27,7 @@ _BYTES_PER_S = 40e6  # what two cores surely move, so that a barrier is over bef
 class Holder(Function):
     """Writes its state with every message, and gives it up at a barrier."""
 
+    scope = "partition"
     held = ValueState(bytes, default=b"", combine=max)
 
     def __init__(self, state_bytes: int) -> None:

@@ -46,6 +46,7 @@ class StartGate(Function):
 class CountedReads(Function):
     """Counts updates, and answers reads. Emits when each was done; sleeps for as long as it should take."""
 
+    scope = "partition"
     count = ValueState(int, default=0, combine=operator.add, replicated=True)
 
     def on_message(self, context: FunctionContext, row: Row) -> None:
