@@ -115,6 +115,8 @@ def _odd(column: pa.Array) -> list[Any]:
         values = python_values(column)
     except NO_FORM:
         values = values_told(column)
+    if pa.types.is_floating(column.type):
+        values = [value + 0.0 for value in values]  # the two zeros are one key, and look alike
     # What is as good as its form stays as it is: most floats and decimals.
     return [value if form == value else OddKey(form, value) for form, value in zip(_forms(column), values, strict=True)]
 

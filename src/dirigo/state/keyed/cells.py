@@ -61,7 +61,9 @@ class Expiring:
 
     def drop(self, key: Hashable) -> None:
         """Let a key hold nothing."""
-        self._holding.own.pop(key, None)
+        own = self._holding.own
+        if key in own:  # not pop, which does not mind what the key is where nothing is held
+            del own[key]
         if self._written is not None:
             self._written.forget(key)
 
