@@ -9,6 +9,7 @@ from rich.console import Console
 from dirigo_lab.bench import BenchReport, Sizes, render, run_all
 from dirigo_lab.bench.barrier import BarrierCost, measure_barriers
 from dirigo_lab.bench.flows.flow import AnswerTime, FlowCost
+from dirigo_lab.bench.flows.keyed_state import KeyedStateCost, KeyedStateCosts
 from dirigo_lab.bench.flows.keys import KeyCost, KeyCosts
 from dirigo_lab.bench.flows.limits import LimitCost
 from dirigo_lab.bench.flows.long_run import LongRun, Milestone
@@ -33,6 +34,8 @@ TINY = Sizes(
     marks=(10_000, 150_000),
     key_counts=(2, 5),
     key_events=1_000,
+    keyed_state_events=1_000,
+    keyed_state_peers=(),
 )
 GOOD = BenchReport(
     python="3.11.0",
@@ -51,6 +54,11 @@ GOOD = BenchReport(
         LongRun("q7", (Milestone(1_000, 100.0, 1.0, 3_000, 90_000_000), Milestone(2_000, 109.0, 1.1, 3_300, 99_000_000))),
     ),
     keys=KeyCosts((KeyCost(10, 111.0, 20), KeyCost(100_000, 222.0, 200_000))),
+    keyed_state=KeyedStateCosts(
+        (KeyedStateCost("row form", 10, 1_000, 1.0, 500), KeyedStateCost("row form", 100_000, 1_000, 2.0, 500)),
+        (KeyedStateCost("bytewax stateful_map", 10, 1_000, 1.0, 500),),
+        ("spark",),
+    ),
 )
 
 
@@ -86,6 +94,7 @@ def test_all_benchmarks_make_one_report() -> None:
         "flows",
         "batch queries over the same bids",
         "few and many keys",
+        "a state per key",
         "long runs",
     ]
     assert [cost.actors for cost in report.kernel.costs] == [2, 5]
@@ -119,6 +128,7 @@ def test_json_has_what_the_tables_show() -> None:
     assert content["long_runs"][0]["state_growth"] == pytest.approx(1.1)
     assert content["long_runs"][0]["peak_growth"] == pytest.approx(1.1)
     assert content["keys"]["flatness"] == 2.0
+    assert content["keyed_state"]["flatness"] == {"row form": 2.0}
     assert content["over_budget"] == []
     assert content["within_budget"] is True
 

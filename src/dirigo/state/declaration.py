@@ -87,11 +87,9 @@ class Declaration(ABC):
     change_example: str = "clear()"
 
     def _cell_of(self, instance: object) -> Any:
+        """The cell in an object, or the error that says why there is none."""
         name = self._attribute_name
-        try:  # the usual way, which is taken several times per row
-            return instance._dirigo_state_set.cells[name]  # type: ignore[attr-defined]
-        except (AttributeError, KeyError):
-            state_set = getattr(instance, BOUND_ATTRIBUTE, None)
+        state_set = getattr(instance, BOUND_ATTRIBUTE, None)
         if state_set is None or name is None:
             raise StateError(
                 f"State '{name}' of this {type(instance).__name__} is not available yet; "

@@ -38,7 +38,12 @@ class ListState(Declaration, Generic[T]):
     def __get__(self, instance: object, owner: type) -> "KeyedListCell[T]": ...
 
     def __get__(self, instance: object | None, owner: type) -> "Self | KeyedListCell[T]":
-        return self if instance is None else self._cell_of(instance)
+        if instance is None:
+            return self
+        try:  # the usual way, which is taken several times per row
+            return instance._dirigo_state_set.cells[self._attribute_name]  # type: ignore[attr-defined, no-any-return]
+        except (AttributeError, KeyError):
+            return self._cell_of(instance)  # type: ignore[no-any-return]
 
     def identity(self) -> list[T]:
         return []

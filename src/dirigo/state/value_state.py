@@ -51,7 +51,12 @@ class ValueState(Declaration, Generic[T]):
     def __get__(self, instance: object, owner: type) -> "KeyedValueCell[T]": ...
 
     def __get__(self, instance: object | None, owner: type) -> "Self | KeyedValueCell[T]":
-        return self if instance is None else self._cell_of(instance)
+        if instance is None:
+            return self
+        try:  # the usual way, which is taken several times per row
+            return instance._dirigo_state_set.cells[self._attribute_name]  # type: ignore[attr-defined, no-any-return]
+        except (AttributeError, KeyError):
+            return self._cell_of(instance)  # type: ignore[no-any-return]
 
     def identity(self) -> T:
         return private_copy(self.default)

@@ -10,8 +10,9 @@ from typing import Any
 
 from dirigo_lab.bench import barrier, generator, kernel, simulator, strategies
 from dirigo_lab.bench.barrier import BarrierCost, measure_barriers
-from dirigo_lab.bench.flows import flow, keys, long_run
+from dirigo_lab.bench.flows import flow, keyed_state, keys, long_run
 from dirigo_lab.bench.flows.flow import FlowCost, measure_flows
+from dirigo_lab.bench.flows.keyed_state import KeyedStateCosts, measure_keyed_state
 from dirigo_lab.bench.flows.keys import KeyCosts, measure_keys
 from dirigo_lab.bench.flows.limits import LimitCost, measure_limits, missing_engines
 from dirigo_lab.bench.flows.long_run import LongRun, measure_long_runs
@@ -42,6 +43,8 @@ class Sizes:
     marks: tuple[int, ...] = long_run.MARKS
     key_counts: tuple[int, ...] = keys.KEYS
     key_events: int = keys.EVENTS
+    keyed_state_events: int = keyed_state.EVENTS
+    keyed_state_peers: tuple[str, ...] = keyed_state.PEERS
 
 
 QUICK = Sizes(
@@ -57,6 +60,8 @@ QUICK = Sizes(
     flow_repeats=3,
     marks=(1_000_000, 3_000_000),
     key_events=1_000_000,
+    keyed_state_events=400_000,
+    keyed_state_peers=("bytewax",),
 )
 
 
@@ -75,6 +80,7 @@ class BenchReport:
     missing: tuple[str, ...]  # engines that could not be measured
     long_runs: tuple[LongRun, ...]
     keys: KeyCosts
+    keyed_state: KeyedStateCosts
 
     def over_budget(self) -> tuple[str, ...]:
         """What is slower or larger than it may be."""
@@ -86,6 +92,7 @@ class BenchReport:
             *((each.query, each.within_budget()) for each in self.flows),
             *((f"{each.query}, long run", each.within_budget()) for each in self.long_runs),
             ("many keys", self.keys.within_budget()),
+            ("a state per key", self.keyed_state.within_budget()),
         ]
         return tuple(name for name, within in verdicts if not within)
 
@@ -113,6 +120,7 @@ class BenchReport:
             written["state_growth"] = run.state_growth
             written["peak_growth"] = run.peak_growth
         content["keys"]["flatness"] = self.keys.flatness
+        content["keyed_state"]["flatness"] = {form: self.keyed_state.flatness(form) for form in self.keyed_state.forms}
         content["over_budget"] = self.over_budget()
         content["within_budget"] = self.within_budget()
         return json.dumps(content, indent=2)
@@ -137,6 +145,10 @@ def run_all(progress: Progress | None = None, sizes: Sizes | None = None) -> Ben
     limit_costs = measure_limits(sizes.flow_events, sizes.flow_repeats)
     tell("few and many keys")
     key_costs = measure_keys(sizes.key_counts, sizes.key_events, sizes.flow_repeats)
+    tell("a state per key")
+    keyed_costs = measure_keyed_state(
+        sizes.key_counts, sizes.keyed_state_events, sizes.flow_repeats, sizes.keyed_state_peers
+    )
     tell("long runs")
     long_runs = measure_long_runs(sizes.marks)
     return BenchReport(
@@ -151,6 +163,7 @@ def run_all(progress: Progress | None = None, sizes: Sizes | None = None) -> Ben
         missing=missing_engines(),
         long_runs=long_runs,
         keys=key_costs,
+        keyed_state=keyed_costs,
     )
 
 

@@ -6,7 +6,13 @@ from rich.console import Group
 from rich.table import Table
 
 from dirigo_lab.bench.barrier import BarrierCost
-from dirigo_lab.bench.flows.tables import render_flows, render_generator, render_keys, render_long_runs
+from dirigo_lab.bench.flows.tables import (
+    render_flows,
+    render_generator,
+    render_keyed_state,
+    render_keys,
+    render_long_runs,
+)
 from dirigo_lab.bench.kernel import FLATNESS_MOST, MESSAGE_US_MOST, SPREAD_MOST, KernelCost
 from dirigo_lab.bench.report import BenchReport
 from dirigo_lab.bench.simulator import MESSAGES_PER_S_LEAST, SimulatorCost
@@ -24,6 +30,7 @@ def render(report: BenchReport) -> Group:
         render_generator(report.generator),
         render_flows(report),
         render_keys(report.keys),
+        render_keyed_state(report.keyed_state),
         render_long_runs(report.long_runs),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from dirigo_lab.bench.flows.flow import ROW_FORM_PER_S_LEAST, VECTORISED_PER_S_LEAST
+from dirigo_lab.bench.flows.keyed_state import KeyedStateCosts
 from dirigo_lab.bench.flows.keys import FLATNESS_MOST, KeyCosts
 from dirigo_lab.bench.flows.long_run import COST_GROWTH_MOST, MEMORY_GROWTH_MOST, LongRun
 from dirigo_lab.bench.flows.memory_source import BATCH_ROWS
@@ -75,4 +76,19 @@ def render_keys(costs: KeyCosts) -> Table:
         table.add_column(heading, justify="right")
     for cost in costs.costs:
         table.add_row(f"{cost.keys:,}", f"{cost.results:,}", f"{cost.event_ns:.0f} ns")
+    return table
+
+
+def render_keyed_state(costs: KeyedStateCosts) -> Table:
+    flatness = "; ".join(f"{form} {costs.flatness(form):.2f}" for form in costs.forms)
+    missing = f". Not installed, so not measured: {', '.join(costs.missing)}" if costs.missing else ""
+    table = Table(
+        title="A running count with a state per key, on one core",
+        caption=f"the most keys cost so many times what the fewest do: {flatness} (budget {FLATNESS_MOST:g}){missing}",
+    )
+    table.add_column("form")
+    for heading in ("keys", "rows", "rows per second"):
+        table.add_column(heading, justify="right")
+    for cost in (*costs.costs, *costs.peers):
+        table.add_row(cost.form, f"{cost.keys:,}", f"{cost.events:,}", f"{cost.rows_per_s:,.0f}")
     return table

@@ -20,7 +20,7 @@ from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.process.states import ProcessStates
 from dirigo.flow.operators.process.timers import CLOCK, EVENT, Alone, Wake
-from dirigo.flow.rows.keys import KeyColumns
+from dirigo.flow.rows.keys import KeyColumns, in_order
 from dirigo.flow.rows.row import python_values
 from dirigo.state import NO_KEY, CurrentKey, KeyedStateSet, Lifetime, declared_states
 
@@ -166,7 +166,8 @@ class Process(Operator):
         columns = self._surroundings.keys
         if columns is None:
             return {partition: whole.states.shown([_WHOLE])[_WHOLE]}
-        return {_hashable(columns.shown(key)): values for key, values in whole.states.shown(whole.states.keys()).items()}
+        held = whole.states.shown(in_order(whole.states.keys()))
+        return {_hashable(columns.shown(key)): values for key, values in held.items()}
 
     def _context(self, states: ProcessStates, emitter: Emitter) -> FunctionContext:
         context = states.context
