@@ -58,6 +58,22 @@ def nothing(_: Any) -> list[Any]:
     return []
 
 
+class KeepingByKey(dg.Function):
+    ordered = True
+    seen = MapState(str, int, ttl="1d")
+    all = ListState(str)
+    count = ValueState(int, default=0)
+
+    def on_message(self, context: Any, row: Any) -> None:
+        self.seen[row.text] = row.id
+        self.all.append(row.text)
+        self.count.set(self.count.get() + 1)
+        context.set_event_timer(row.ts + 1_000_000, row.text, name="quiet")
+
+    def on_timer(self, context: Any, payload: Any) -> None:
+        pass
+
+
 # For each operator with a state: flows in which it keeps much.
 Build = Callable[[dg.Dataflow], dg.Stream]
 CASES: dict[str, Build] = {
@@ -79,6 +95,7 @@ CASES: dict[str, Build] = {
     "top": lambda flow: source(flow, "rows").key_by("key").window(dg.Tumbling("1d")).top(100, by="id"),
     "session window": lambda flow: source(flow, "rows").key_by("id").window(dg.Session("1d")).aggregate(n=dg.count()),
     "process": lambda flow: source(flow, "rows").key_by("id").process(Keeping, {"n": int}),
+    "process by key": lambda flow: source(flow, "rows").key_by("id").process(KeepingByKey, {"n": int}),
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import dirigo as dg
-from dirigo.state import MapState, add
+from dirigo.state import ListState, MapState, ValueState, add
 from flow.flows import TS_SCHEMA, Rows, event
 
 Build = Callable[[dg.Stream], dg.Stream]
@@ -33,6 +33,33 @@ class Busy(dg.Function):
             if count := self.seen.get(key):
                 context.emit(event(key, 1000 + count, 0))
         context.emit_critical("end", granularity="one")
+
+
+class ByKey(dg.Function):
+    """Uses all that a function can do for a key, and fails on one row."""
+
+    seen = ValueState(int, default=0, combine=add)
+    values = ListState(int)
+
+    def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
+        self.seen.add(1)
+        self.values.append(row.value)
+        context.set_event_timer(10 * row.value + 5, row.value)
+        context.set_event_timer(row.ts + 100_000, name="end")
+        if row.value == 13:
+            raise ValueError("unlucky")
+        if row.value % 9 == 0:
+            context.run_alone(-row.value)
+
+    def on_timer(self, context: dg.FunctionContext, payload: Any) -> None:
+        if payload is None:
+            context.emit(event(context.key, self.seen.get(), 0))
+        else:
+            context.emit(event(context.key, 1_000 + payload, 0))
+
+    def on_end(self, context: dg.FunctionContext) -> None:
+        for value in sorted(self.values):
+            context.emit(event(context.key, 10_000 + value, 0))
 
 
 class Same(dg.Function):
@@ -86,6 +113,7 @@ BUILDS: dict[str, Build] = {
     "apply": lambda s: s.key_by("key").window(dg.Session("2ms")).apply(sized, {"key": str, "n": int, "start": int}),
     "reduce": lambda s: s.key_by("key").window(dg.Sliding("10ms", every="5ms")).reduce(picky),
     "process": lambda s: s.key_by("key").process(Busy, TS_SCHEMA).key_by("value").process(Same, TS_SCHEMA),
+    "process by key": lambda s: s.key_by("key").process(ByKey, TS_SCHEMA),
     "deduplicate": lambda s: s.with_columns(third=dg.col("value") % 3).deduplicate("key", "third", within="9ms"),
     "scan": lambda s: s.key_by("key").scan(picky),
     "interval join": lambda s: s.join(s, on="key", within=("2ms", "1ms")),
