@@ -428,14 +428,23 @@ class Controller:
 
     # --- jobs ----------------------------------------------------------------------------------------------------------
 
+    def claim(self, request: control.ClaimPlaces) -> None:
+        """Keep places for a job that is about to be submitted."""
+        if request.places:
+            self._refuse_running(request.job)
+        self.claims.take(request.claim, request.job, request.places, self.jobs.values())
+
+    def _refuse_running(self, name: str) -> None:
+        for job in self.jobs.values():
+            if job.name == name and job.is_live and job.outcome is None:
+                raise ControlError(
+                    f"a job '{name}' is running already; cancel it first, or submit this one with another name."
+                )
+
     def submit(self, request: control.Submit) -> JobRecord:
         if self.failure is not None:
             raise ControlError(f"the cluster cannot go on, so start another one: {self.failure}")
-        for job in self.jobs.values():
-            if job.name == request.name and job.is_live and job.outcome is None:
-                raise ControlError(
-                    f"a job '{request.name}' is running already; cancel it first, or submit this one with another name."
-                )
+        self._refuse_running(request.name)
         self.claims.check(request.name, request.manifest.places, self.jobs.values(), request.claim)
         self.submissions += 1
         job_id = f"{request.name}~{self.submissions}"

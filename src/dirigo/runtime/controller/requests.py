@@ -151,7 +151,7 @@ class Requests:
             case control.Submit():
                 return True, controller.submit(request).status()
             case control.ClaimPlaces():
-                controller.claims.take(request.claim, request.job, request.places, controller.jobs.values())
+                controller.claim(request)
                 return True, None
             case control.GetJob():
                 job = self._job(request.job)
