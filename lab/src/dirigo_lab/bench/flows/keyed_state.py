@@ -26,6 +26,8 @@ from dirigo_lab.bench.flows.run import FlowRun
 KEYS = (10, 1_000, 100_000)
 EVENTS = 1_000_000
 SPARK_EVENTS = 100_000  # in one run after the one that warms it up; it takes long enough
+SPARK_KEYS_MOST = 1_000  # it keeps each key in RocksDB, and takes more than ten minutes for a hundred times as many
+PEER_S_MOST = 600.0
 REPEATS = 3
 COUNTED = pa.schema([("bidder", pa.int64()), ("bids", pa.int64())])
 
@@ -105,6 +107,7 @@ def measure_keyed_state(
         for peer in peers
         if peer not in missing
         for number in keys
+        if peer != "spark" or number <= SPARK_KEYS_MOST
         for cost in _measure_peer(peer, number, *((min(events, SPARK_EVENTS), 1) if peer == "spark" else (events, repeats)))
     ]
     return KeyedStateCosts(tuple(costs), tuple(measured), missing)
@@ -114,7 +117,7 @@ def _measure_peer(peer: str, keys: int, events: int, repeats: int) -> list[Keyed
     """In a process of its own, for each number of keys: a process has one session of Spark."""
     work = [peer, str(keys), str(events), str(repeats)]
     command = [sys.executable, "-m", "dirigo_lab.bench.flows.keyed_state_process", *work]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PEER_S_MOST)
     if ended.returncode:
         raise RuntimeError(f"the running count of {peer} failed:\n{ended.stderr[-2_000:]}")
     return [KeyedStateCost(**each) for each in json.loads(ended.stdout.splitlines()[-1])]
