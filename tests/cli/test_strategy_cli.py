@@ -99,6 +99,7 @@ def test_jobs_have_the_strategy_of_the_cluster_or_their_own_and_tell_why_they_ar
     run("cluster", "start", "--workers", "1", "--strategy", "own_strategies:LastFirst")
     written(folder, TIMED, "ticks.py")
     run("submit", "ticks.py", "--name", "plain")
+    written(folder, TIMED.replace("OUT", "urgent"), "ticks.py")
     run("submit", "ticks.py", "--name", "urgent", "--strategy", "edf")
     until(lambda: "late results" in run("jobs", "urgent")[0], "results of the job are late")
     details, _ = run("jobs", "urgent", "--json", "urgent.json")
