@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dirigo import FlowError
+from dirigo.flow.api.files import load_flows
 from dirigo_lab.demo.isolation import NOISE, Isolation, measure, neighbours
 from dirigo_lab.demo.picture import save_pictures
 from dirigo_lab.demo.tenants import bulk, urgent
@@ -79,3 +80,8 @@ def test_a_run_becomes_a_picture_and_a_page(tmp_path: Path) -> None:
 def test_a_query_that_reads_more_than_bids_is_refused() -> None:
     with pytest.raises(FlowError, match="a tenant reads bids only, but q3 reads more"):
         replace(urgent(WORKERS), query="q3").flow(1.0)
+
+
+def test_the_urgent_tenant_alone_is_a_file_for_commands() -> None:
+    (flow,) = load_flows(Path(__file__).parents[2] / "examples/urgent_tenant.py")
+    assert flow.name == urgent(WORKERS).query
