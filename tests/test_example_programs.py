@@ -109,7 +109,7 @@ def test_the_page_of_the_examples_has_them_all() -> None:
 # --- results, compared with plain Python ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["shop_sessions", "clicks_and_orders", "iot_rollup"])
+@pytest.mark.parametrize("name", ["shop_sessions", "clicks_and_orders", "iot_rollup", "pump_watchdog"])
 def test_results_are_the_same_however_a_flow_is_spread(name: str) -> None:
     (flow,) = load_flows(FOLDER / f"{name}.py")
     assert_parallel_equals_sequential(flow, seeds=3)
