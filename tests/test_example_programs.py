@@ -21,7 +21,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.flow.api.files import load_flows
-from dirigo.testing import assert_parallel_equals_sequential, run
+from dirigo.testing import Simulation, assert_parallel_equals_sequential, run
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "examples"
@@ -167,3 +167,18 @@ def test_rooms_are_as_warm_as_plain_python_finds(tmp_path: Path) -> None:
     flow.source(dg.from_parquet(tmp_path / "out")).sink(dg.to_memory())
     quarters = {(row["room"], row["window_start"]): (row["low"], row["high"]) for row in dg.run(flow).rows()}
     assert quarters == {key: (min(of_quarter), max(of_quarter)) for key, of_quarter in by_quarter.items()}
+
+
+def test_a_silent_pump_is_reported_as_soon_as_its_minute_is_over() -> None:
+    simulation = Simulation(parts_of("pump_watchdog")["build"](), open_sources=["signs"])
+    simulation.push("signs", [(1, 10_000, False), (2, 20_000, False), (3, 30_000, False)])
+    simulation.push("signs", [(2, 60_000, False), (3, 60_000, True)])
+    simulation.push("signs", [(4, 69_000, False)])
+    simulation.advance("1s")
+    assert simulation.rows() == []
+    simulation.push("signs", [(4, 119_000, False)])
+    simulation.advance("1s")
+    assert simulation.rows() == [{"at_ms": 70_000, "pump": 1, "news": "silent"}]
+    simulation.push("signs", [(4, 121_000, False)])
+    simulation.advance("1s")
+    assert simulation.rows()[1:] == [{"at_ms": 120_000, "pump": 2, "news": "silent"}]
