@@ -16,6 +16,7 @@ import contextlib
 import doctest
 import io
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -32,7 +33,13 @@ from docs.markdown import Block, Command, blocks_of, commands_of
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md")), *sorted((ROOT / "docs/reference").glob("*.md"))]
 PROGRAMS = {"dirigo": ["-c", "from dirigo.cli import main; main()"], "python": [], "pytest": ["-m", "pytest"]}
-LONG = [ROOT / "docs/guide/cluster.md", ROOT / "docs/guide/spark.md"]  # a Spark session for almost every example
+TUTORIAL = ROOT / "docs/guide/tutorial.md"
+LONG = [
+    ROOT / "docs/guide/cluster.md",
+    ROOT / "docs/guide/spark.md",
+    TUTORIAL,
+]  # several Spark sessions, one after the other
+SPARK = re.compile(r"\bdg\.(Cluster|connect)\(|^\$ dirigo (?!graph )", re.MULTILINE)
 WITH_EXAMPLES = [page for page in PAGES if any(block.language in ("python", "console") for block in blocks_of(page))]
 
 
@@ -61,7 +68,30 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleT
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_the_examples_of_a_page_do_what_it_says(page: Path, program: ModuleType) -> None:
-    blocks = blocks_of(page)
+    run_blocks(blocks_of(page), program, page)
+
+
+def test_the_steps_of_the_tutorial_without_spark_do_what_it_says(program: ModuleType) -> None:
+    """The quick part of the tutorial, which is long as a whole."""
+    quick = without_spark(blocks_of(TUTORIAL))
+    assert [block.title for block in quick if block.title][:2] == ["first.py", "highest.py"]
+    run_blocks(quick, program, TUTORIAL)
+
+
+def without_spark(blocks: list[Block]) -> list[Block]:
+    """The examples that start no Spark; one that does goes with the output below it."""
+    kept: list[Block] = []
+    is_left_out = False
+    for block in blocks:
+        is_output = block.language == "text" and block.is_after_blocks
+        is_left_out = is_left_out if is_output else bool(SPARK.search(block.text))
+        if not is_left_out:
+            kept.append(block)
+    return kept
+
+
+def run_blocks(blocks: list[Block], program: ModuleType, page: Path) -> None:
+    """Run all examples as one program, and compare what they print with what the page shows."""
     for number, block in enumerate(blocks):
         where = f"{page.relative_to(ROOT)}, line {block.line}"
         if block.language == "python":
