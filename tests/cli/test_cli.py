@@ -90,7 +90,7 @@ def test_docs_are_written_and_checked(tmp_path: Path) -> None:
 
 def test_every_option_of_every_command_is_documented() -> None:
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
-    for command in ("verify", "bench", "docs"):
+    for command in ("demo", "verify", "bench", "docs"):
         assert f"## `dirigo {command}`" in page
         options = set(re.findall(r"--[a-z]+", run(command, "--help"))) - {"--help"}
         section = page.split(f"## `dirigo {command}`")[1].split("\n## ")[0]
