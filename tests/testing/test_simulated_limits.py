@@ -91,6 +91,7 @@ def test_strategies_keep_to_it_where_they_forward_and_where_they_send_directly(s
 
 def test_for_an_operator_that_is_ordered_a_limit_says_nothing_new() -> None:
     class InOrder(Count):
+        scope = "partition"
         ordered = True
 
     flow = dg.Dataflow("in_order")
