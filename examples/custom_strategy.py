@@ -6,7 +6,8 @@ makes both late. ``python examples/custom_strategy.py`` needs no Spark: it runs 
     fifo: dashboard 0% in time, backfill 0% in time
     Turns: dashboard 100% in time, backfill 0% in time
 
-On Spark, in the folder of this file: ``dirigo run custom_strategy.py --workers 1 --strategy custom_strategy:Turns``.
+On Spark, in the folder of this file: ``dirigo run custom_strategy.py --workers 1 --strategy custom_strategy:Turns``. There a
+source reads thousands of rows at once, not 50 as here, so the figures are others.
 """
 
 from collections import deque
