@@ -61,6 +61,7 @@ def test_who_waits_may_catch_what_python_has_for_it() -> None:
 
 
 class AssignsInAMessage(dg.Function):
+    scope = "partition"
     seen = dg.ValueState(int, default=0, combine=add)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
@@ -68,6 +69,7 @@ class AssignsInAMessage(dg.Function):
 
 
 class AssignsAtTheEnd(dg.Function):
+    scope = "partition"
     seen = dg.ValueState(int, default=0, combine=add)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:

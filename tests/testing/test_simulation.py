@@ -115,3 +115,14 @@ def test_no_row_is_lost_however_long_reading_takes() -> None:
     """A script that was read for a few milliseconds at a time once lost the rest of a batch on a busy machine."""
     rows = bids(*((1, 1, 0) for _ in range(200_000)))
     assert [row["bids"] for row in run(counting(), rows, rows_max=len(rows)).rows()] == [len(rows)]
+
+
+def test_pushed_rows_are_read_at_once_however_far_event_time_jumps() -> None:
+    flow = dg.Dataflow("jumps")
+    rows = flow.source(dg.from_iterable([], {"n": int, "at": int}, time="at", name="rows"))
+    rows.filter(dg.col("n") > 0).sink(dg.to_memory())
+    simulation = Simulation(flow, open_sources=["rows"])
+    for number, at in ((1, 1_000), (2, 3_600_000), (3, 7_200_000)):
+        simulation.push("rows", [(number, at)])
+        simulation.advance("1s")
+        assert len(simulation.rows()) == number

@@ -62,8 +62,13 @@ class ScriptedSplit(Split):
     def ended(self) -> bool:  # type: ignore[override]  # a plain attribute elsewhere
         return self._ends and not self._script and not self._is_paused()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether more rows may be pushed."""
+        return not self._ends
+
     def push(self, items: Iterable[Any]) -> None:
-        if self._ends:
+        if not self.is_open:
             raise FlowError(f"the source '{self._source.name}' has ended; push rows before end().")
         self._script.extend(items)
 

@@ -25,7 +25,7 @@ from dirigo.sim.cluster import SimulatedCluster
 from dirigo.sim.feed import Feed
 from dirigo.sim.network import Network, disorderly_network
 from dirigo.sim.service import ServiceTime, ServiceTimes
-from dirigo.testing.scripted import ScriptedSource
+from dirigo.testing.scripted import ScriptedSource, ScriptedSplit
 from dirigo.testing.simulated_flow import SimulatedFlow
 from dirigo.testing.source_names import SourceNames
 from dirigo.testing.strategies import SimulatedStrategy, factory_of
@@ -246,7 +246,7 @@ class Simulation:
     def _pump(self, reader: SourceReader) -> None:
         """Read a source once, and come back when its next rows are due.
 
-        Time goes as event time does, except in chaos, and except for a source that keeps to the clock itself.
+        Time goes as event time does, except in chaos, and except for sources that are open or keep to the clock themselves.
         """
         now = self.cluster.now
         feed = self._feeds[reader.address]
@@ -260,7 +260,7 @@ class Simulation:
         due_s = reader.split.next_due_s
         if due_s is not None:
             wait_s = _POLL_S if due_s > now else 0.0
-        elif emissions:
+        elif emissions and not (isinstance(reader.split, ScriptedSplit) and reader.split.is_open):
             wait_s = max((reader.newest_ms - before_ms) / 1000, 0.0) if before_ms > 0 else 0.0
         else:
             wait_s = _POLL_S
