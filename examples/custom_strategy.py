@@ -13,20 +13,19 @@ source reads thousands of rows at once, not 50 as here, so the figures are other
 from collections import deque
 
 import dirigo as dg
-from dirigo.kernel import RunnableMessage, SchedulingContext
 
 
 class Turns(dg.Strategy):
     """A queue for each team; the teams that have something to do are served in turn."""
 
     def __init__(self) -> None:
-        self.queues: dict[str, deque[RunnableMessage]] = {}
+        self.queues: dict[str, deque[dg.RunnableMessage]] = {}
 
-    def enqueue(self, context: SchedulingContext, message: RunnableMessage) -> None:
+    def enqueue(self, context: dg.SchedulingContext, message: dg.RunnableMessage) -> None:
         team = context.job(message).labels["team"]
         self.queues.setdefault(team, deque()).append(message)
 
-    def get_next_message(self, context: SchedulingContext) -> RunnableMessage | None:
+    def get_next_message(self, context: dg.SchedulingContext) -> dg.RunnableMessage | None:
         if not self.queues:
             return None
         team = next(iter(self.queues))

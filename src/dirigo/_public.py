@@ -61,6 +61,7 @@ from dirigo.flow.sources import (
     shaped,
 )
 from dirigo.flow.sources import load_shapes as loads
+from dirigo.kernel import RunnableMessage, SchedulingContext
 from dirigo.runtime.client.job import Job
 from dirigo.runtime.errors import ControlError, JobFailed, StillRunning
 from dirigo.scheduling import (
@@ -129,6 +130,8 @@ __all__ = [
     "RejectSendRandom",
     "Row",
     "RowFailure",
+    "RunnableMessage",
+    "SchedulingContext",
     "Service",
     "Session",
     "Sink",
