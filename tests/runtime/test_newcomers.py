@@ -114,6 +114,7 @@ def pretended_helper(cluster: LocalCluster, handle: Job, monkeypatch: pytest.Mon
     monkeypatch.setattr(lines, "GONE_AFTER_S", 0.3)
     monkeypatch.setattr(cluster.pool, "start", lambda _: None)
     monkeypatch.setattr(cluster.pool, "interrupt", lambda _: None)
+    until(lambda: handle.status().state == "running", "the job runs without it")  # or it would be a helper from the start
     cluster.client.resize(2)
     until(lambda: len(cluster.workers()) == 2, "there is a place for it")
     with zmq.Context() as context:
