@@ -466,3 +466,22 @@ class Wrong(dg.Function):
 def test_the_laws_are_checked() -> None:
     with pytest.raises(dg.RowFailure, match="State 'product' does not add up"):
         run(flow_of(Wrong, many()))
+
+
+class Counting(dg.Function):
+    count = dg.ValueState(int, default=0, combine=add)
+
+    def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
+        self.count.add(1)
+
+
+def test_keys_that_python_takes_for_equal_are_shown_apart() -> None:
+    """02:30 comes twice in the night in which summer time ends."""
+    kind = pa.timestamp("ms", "Europe/Berlin")
+    flow = dg.Dataflow("night")
+    rows = [(datetime(2026, 10, 25, hour, 30, tzinfo=UTC),) for hour in (0, 1, 1)]
+    nights = flow.source(dg.from_iterable(rows, pa.schema([("hour", kind)])))
+    nights.key_by("hour").process(Counting, pa.schema([("hour", kind)]), name="count").sink(dg.to_memory())
+    held = run(flow).state("count")
+    assert sorted(values["count"] for values in held.values()) == [1, 2]
+    assert len({str(key) for key in held}) == 2

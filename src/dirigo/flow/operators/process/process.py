@@ -158,16 +158,16 @@ class Process(Operator):
         context.finish()
         return not context.take_passed_on()
 
-    def look_at(self, partition: int, instances: Iterable[Any]) -> dict[Any, dict[str, Any]]:
+    def look_at(self, partition: int, instances: Iterable[Any]) -> Iterable[tuple[Any, dict[str, Any]]]:
         """What the instances of a partition hold together, by key, or under the number of the partition."""
         whole = self.new_states()
         for instance in instances:
             whole.merge(instance.peek())
         columns = self._surroundings.keys
         if columns is None:
-            return {partition: whole.states.shown([_WHOLE])[_WHOLE]}
+            return [(partition, whole.states.shown([_WHOLE])[_WHOLE])]
         held = whole.states.shown(in_order(whole.states.keys()))
-        return {_hashable(columns.shown(key)): values for key, values in held.items()}
+        return [(_hashable(columns.shown(key)), values) for key, values in held.items()]
 
     def _context(self, states: ProcessStates, emitter: Emitter) -> FunctionContext:
         context = states.context
