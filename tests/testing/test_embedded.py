@@ -42,3 +42,34 @@ def test_time_is_virtual() -> None:
     ran = dg.run(flow, strategy="edf")
     assert [row["n"] for row in ran.rows()] == [60] * 60
     assert ran.satisfaction.results == 1.0
+
+
+def test_the_rows_of_a_run_stay_its_own_when_their_sink_is_used_again() -> None:
+    kept = dg.to_memory()
+
+    def few(count: int) -> dg.Dataflow:
+        flow = dg.Dataflow("few")
+        flow.source(dg.from_iterable(ROWS[:count])).sink(kept)
+        return flow
+
+    first, second = dg.run(few(2)), dg.run(few(4))
+    assert first.rows() == ROWS[:2]
+    assert second.rows() == kept.rows == ROWS[:4]
+
+
+@pytest.mark.parametrize("what", [None, "flow", []], ids=str)
+def test_what_is_no_flow_is_refused(what: object) -> None:
+    with pytest.raises(dg.DirigoError, match=r"dg\.run takes one flow, a dg\.Dataflow, not "):
+        dg.run(what)  # type: ignore[arg-type]
+
+
+def test_several_flows_are_refused_before_any_of_them_runs() -> None:
+    seen: list[dg.Row] = []
+    flow = dg.Dataflow("one")
+    rows = flow.source(dg.from_iterable(ROWS))
+    rows.sink(dg.to_callback(seen.append))
+    with pytest.raises(dg.DirigoError, match=r"dg\.run takes one flow, a dg\.Dataflow, not list"):
+        dg.run([flow])  # type: ignore[arg-type]
+    with pytest.raises(dg.DirigoError, match=r"dg\.run takes one flow, a dg\.Dataflow, not Stream"):
+        dg.run(rows)  # type: ignore[arg-type]
+    assert not seen

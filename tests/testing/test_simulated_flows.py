@@ -197,3 +197,11 @@ def test_a_strategy_that_no_worker_could_get_is_refused() -> None:
         StrategyError, match="the strategy Unpicklable cannot be pickled, as workers would get it: not this one"
     ):
         run([counting("a")], strategy={"a": Unpicklable("x")})
+
+
+@pytest.mark.parametrize("flows", [None, 5, [None], "flow"], ids=str)
+def test_what_is_no_flow_is_refused(flows: object) -> None:
+    with pytest.raises(
+        dg.DirigoError, match=r"a simulation runs flows, a dg\.Dataflow or a list of them, not (NoneType|int|str)"
+    ):
+        run(flows)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dirigo.errors import DirigoError
 from dirigo.flow.api.dataflow import Dataflow
 from dirigo.testing.simulated_flow import SimulatedFlow
 from dirigo.testing.simulation import Simulation
@@ -15,4 +16,8 @@ def run(flow: Dataflow, *, strategy: SimulatedStrategy | None = None) -> Simulat
     virtual: a source that keeps to the clock does not wait. On a cluster, the same flow runs with ``dg.Cluster`` or
     ``dg.connect``.
     """
+    if not isinstance(flow, Dataflow):
+        raise DirigoError(
+            f"dg.run takes one flow, a dg.Dataflow, not {type(flow).__name__}; run several with dirigo.testing.run([...])."
+        )
     return Simulation(flow, strategy=strategy, writes=True).finish()[flow.name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +37,8 @@ class SimulatedFlow:
                     self._collected[node.name] = sink
         self.job = BoundJob(flow, list(workers), sources=scripted, sinks=None if writes else self._collected)
         self.job.prepare_sinks()
+        # The flow's own sinks may be used again, by a later run. What they collect from now on is this run's, and stays so.
+        self._collected = {name: copy(sink) for name, sink in self._collected.items()}
         self.specs: list[FunctionSpec] = self.job.specs(performs_work=False)  # its time goes by on the virtual clock
         self.leaves = {spec.address for spec in self.specs if not spec.downstreams}
         self.account = Account()  # of what was executed: latencies, how much was in time, and why not

@@ -293,7 +293,10 @@ def run(
 
 def _all_different(flow: Dataflow | Sequence[Dataflow]) -> list[Dataflow]:
     """The flows, each with a name of its own."""
-    flows = [flow] if isinstance(flow, Dataflow) else list(flow)
+    flows = [flow] if isinstance(flow, Dataflow) or not isinstance(flow, Iterable) else list(flow)
+    for each in flows:
+        if not isinstance(each, Dataflow):
+            raise DirigoError(f"a simulation runs flows, a dg.Dataflow or a list of them, not {type(each).__name__}.")
     if not flows:
         raise DirigoError("a simulation needs at least one flow.")
     names = Counter(each.name for each in flows)
