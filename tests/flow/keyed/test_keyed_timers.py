@@ -90,6 +90,13 @@ def test_a_time_may_be_a_datetime(at: datetime) -> None:
     assert said == [("a", "watermark 0"), ("a", "watermark 9"), ("a", "due")]
 
 
+@pytest.mark.parametrize("at", [2**62, 2**63 - 1, 10**30])
+def test_a_timer_for_later_than_any_time_is_due_at_the_end(at: int) -> None:
+    rows = [event("a", 0, 0), event("a", 1, 9)]
+    said = told(rows, lambda context, row: context.set_event_timer(at, row.value))
+    assert said == [("a", "watermark 0"), ("a", "watermark 9"), ("a", "0"), ("a", "1")]
+
+
 def test_a_name_stands_for_one_timer_of_a_key() -> None:
     rows = [event("a", 10, 0), event("b", 10, 1), event("a", 20, 2), event("b", 5, 3), event("c", 0, 30)]
     said = told(rows, lambda context, row: context.set_event_timer(row.value, row.value, name="one"))

@@ -186,7 +186,7 @@ class FunctionContext:
                 f"{self._surroundings.name}: set_event_timer needs rows with a time; name it at the source (time='...'), or "
                 "use set_timer, which goes by the clock."
             )
-        at_ms = _milliseconds(at)
+        at_ms = min(_milliseconds(at), END)  # what is set for later than that is due at the end as well
         if self._firing_ms is not None:  # time goes on from one timer to the next, so that there is an end
             at_ms = max(at_ms, self._firing_ms + 1)
         self._set(self._states.event_timers, name, at_ms, payload)
