@@ -24,7 +24,7 @@ def uncombinable(one: Any, other: Any) -> Any:
     """Stands for the combine function of a state that has none: such a state must stay with one instance."""
     raise CombineError(
         f"A state without a combine function cannot put {reprlib.repr(one)} and {reprlib.repr(other)} together: "
-        f"declare it with combine=..., or make the function ordered."
+        f"declare it with combine=..., or, in a function that is ordered, use get() and set()."
     )
 
 

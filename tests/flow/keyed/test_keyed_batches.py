@@ -236,6 +236,22 @@ def test_there_is_one_value_for_each_row() -> None:
     )
 
 
+def test_adding_to_a_state_that_combines_nothing_says_what_to_use_instead() -> None:
+    def add_twice(self: Any, context: dg.FunctionContext) -> None:
+        context.at_row(0)
+        for _ in range(2):
+            self.entries.add("x", 1)
+
+    said = failing(add_twice)
+    assert "declare it with combine=..., or, in a function that is ordered, use get() and set()." in said
+
+
+@pytest.mark.parametrize("position", [-1, 1])
+def test_a_row_that_the_batch_does_not_have_cannot_be_picked_out(position: int) -> None:
+    said = failing(lambda _, context: context.at_row(position))
+    assert f"at_row takes a position from 0 to 0, as there are rows, not {position}." in said
+
+
 def test_outside_of_batches_there_are_no_rows() -> None:
     class Outside(Combined):
         def on_end(self, context: dg.FunctionContext) -> None:

@@ -133,7 +133,10 @@ class FunctionContext:
 
     def at_row(self, position: int) -> None:
         """In ``on_batch``: make the key of a row the current one, for ``get``, ``set``, timers and the like."""
-        self._current.key = self._current.row_keys()[position]
+        keys = self._current.row_keys()
+        if not 0 <= position < len(keys):
+            raise FlowError(f"at_row takes a position from 0 to {len(keys) - 1}, as there are rows, not {position}.")
+        self._current.key = keys[position]
         if self._states.states.expires:
             self._current.now[EVENT] = self._row_numbers(EVENT)[position]
             self._states.states.expire_current(exact_only=True)
