@@ -142,6 +142,10 @@ def test_an_expression_without_a_name_and_a_name_given_twice_are_refused(method:
         getattr(stream, method)(7)
     with pytest.raises(dg.FlowError, match="alias of 'value': give the column a name"):
         dg.col("value").alias("")
+    with pytest.raises(dg.FlowError, match="alias of 'value': give the column a name, a text"):
+        dg.col("value").alias(3)  # type: ignore[arg-type]
+    with pytest.raises(dg.FlowError, match=r"alias of count\(\): give the column a name, a text"):
+        dg.count().alias(3)  # type: ignore[arg-type]
 
 
 def test_a_key_may_be_computed() -> None:

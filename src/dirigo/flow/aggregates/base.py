@@ -19,6 +19,7 @@ from dirigo.flow.aggregates.columns.groups import Codes, Groups
 from dirigo.flow.aggregates.columns.order_keys import is_orderable
 from dirigo.flow.errors import FlowError
 from dirigo.flow.expressions.expression import Expression, type_of
+from dirigo.flow.expressions.node import alias_of
 from dirigo.flow.rows.schema import require_columns
 
 Argument = str | Expression
@@ -80,10 +81,8 @@ class Aggregate(ABC):
 
     def alias(self, name: str) -> Self:
         """The same aggregate under a name: what its column is called."""
-        if not name:
-            raise FlowError(f"alias of {self}: give the column a name.")
         named = copy(self)
-        named.name = name
+        named.name = alias_of(str(self), name)
         return named
 
     def __str__(self) -> str:

@@ -286,16 +286,21 @@ class Column(Expression):
         return self.name
 
 
+def alias_of(what: str, name: object) -> str:
+    """A name that was given by ``alias``."""
+    if not isinstance(name, str) or not name:
+        raise FlowError(f"alias of {what}: give the column a name, a text.")
+    return name
+
+
 class Alias(Expression):
     """The values of another expression under a name."""
 
     __slots__ = ("operands",)
 
     def __init__(self, operand: Expression, name: str) -> None:
-        if not name:
-            raise FlowError(f"alias of '{operand}': give the column a name.")
         self.operands = (operand,)
-        self.name = name
+        self.name = alias_of(f"'{operand}'", name)
         self.columns = operand.columns
         self.binding = operand.binding
 
