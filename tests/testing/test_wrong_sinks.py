@@ -280,6 +280,20 @@ class SwallowingWriter(GoodWriter):
             super().write(batch)
 
 
+class Nulling(Swallowing):
+    """Takes any column, and writes null for values that it cannot write."""
+
+    def open(self, schema: pa.Schema, partition: int) -> dg.Writer:
+        return NullingWriter(self.folder / f"{partition}.jsonl")
+
+
+class NullingWriter(GoodWriter):
+    def write(self, batch: pa.RecordBatch) -> None:
+        if batch.schema.names == ["value"]:
+            batch = pa.record_batch({"value": pa.nulls(batch.num_rows, pa.string())})
+        super().write(batch)
+
+
 def as_text(sink: dg.Sink) -> pa.Table:
     rows = [{name: str(value) for name, value in row.items()} for row in read_back(sink)]
     return pa.Table.from_pylist(rows, pa.schema([("n", pa.string()), ("text", pa.string())]))
@@ -324,6 +338,11 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str, dict[str, Any]]] = {
     "cannot write what it takes": (Careless, r"a column of .* is taken by prepare\(\) and cannot be written", {}),
     "refuses without a sentence": (Rough, r"a column of bool makes prepare\(\) raise KeyError instead of a DirigoError", {}),
     "drops what it cannot write": (Swallowing, r"a column of .* is taken by prepare\(\), but of 2 rows 0 come back", {}),
+    "forgets what it cannot write": (
+        Nulling,
+        r"a column of .* is taken by prepare\(\), but its values come back as null",
+        {},
+    ),
 }
 
 

@@ -196,6 +196,9 @@ class _Check:
                 self._fail_for(kind, f"is taken by prepare() and cannot be written or read back: {error}", error)
             if found is not None and len(found) != batch.num_rows:
                 self._fail_for(kind, f"is taken by prepare(), but of {batch.num_rows} rows {len(found)} come back", None)
+            has_value = not pa.types.is_null(kind)
+            if has_value and found is not None and all(value is None for row in found for value in row.values()):
+                self._fail_for(kind, "is taken by prepare(), but its values come back as null", None)
 
     def in_a_flow(self) -> None:
         with TemporaryDirectory() as folder:
