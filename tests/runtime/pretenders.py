@@ -26,6 +26,8 @@ _BEAT_S = 0.5
 class QuietPool:
     """Starts nothing, and remembers what it was asked for."""
 
+    workers_most: int | None = None
+
     def __init__(self) -> None:
         self.started: list[int] = []
         self.stopped: list[int] = []

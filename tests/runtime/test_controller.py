@@ -46,6 +46,18 @@ def submitted(cluster: PretendedCluster, *workers: Pretender, name: str = "job")
 # --- more and fewer --------------------------------------------------------------------------------------------------------
 
 
+def test_no_more_workers_are_taken_on_than_there_is_room_for(start: Start) -> None:
+    cluster = start(2)
+    cluster.pool.workers_most = 3  # as on a Spark with four slots: workers never end, and queries beside them would starve
+    cluster.client.resize(3)
+    cluster.until_states(w0="joining", w1="joining", w2="joining")
+    with pytest.raises(
+        dg.ControlError, match=r"room for 3 workers at most, and a query beside them: start .* with 4, or on a"
+    ):
+        cluster.client.resize(4)
+    cluster.until_states(w0="joining", w1="joining", w2="joining")
+
+
 def test_slots_that_never_had_a_worker_can_be_resized_away(start: Start) -> None:
     cluster = start(3)
     cluster.until_states(w0="joining", w1="joining", w2="joining")

@@ -23,7 +23,7 @@ from dirigo.scheduling import DEFAULT, StrategyLike
 from dirigo.spark.connection import Service
 from dirigo.spark.hosting import WorkerHost
 from dirigo.spark.protection import warn_if_unprotected
-from dirigo.spark.session import OwnSession, check_session, driver_host, use_this_python
+from dirigo.spark.session import OwnSession, check_session, driver_host, use_this_python, workers_most
 from dirigo.spark.sessions import forget
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Cluster(Service):
             self._host = WorkerHost(self.spark, run_worker, self._note_failure)
             self._controller = Controller(
                 name,
-                SparkPool(self._host, self._note_failure),
+                SparkPool(self._host, self._note_failure, workers_most(self.spark)),
                 workers,
                 host=host or driver_host(self.spark),
                 logs=folder.absolute(),
@@ -151,9 +151,10 @@ class Cluster(Service):
 class SparkPool:
     """Spark as the one that starts workers."""
 
-    def __init__(self, host: WorkerHost, on_escape: OnEscape) -> None:
+    def __init__(self, host: WorkerHost, on_escape: OnEscape, workers_most: int | None) -> None:
         self._host = host
         self._on_escape = on_escape
+        self.workers_most = workers_most
 
     def start(self, bootstrap: Bootstrap) -> None:
         self._host.start(bootstrap.worker, bootstrap)

@@ -197,6 +197,14 @@ def slots_of(spark: Any) -> int | None:
     return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
 
 
+def workers_most(spark: Any) -> int | None:
+    """How many workers a session will ever have room for, with a query beside them; None if executors may yet come."""
+    if is_connect(spark) or not is_local(spark.sparkContext.master):
+        return None
+    slots = slots_of(spark)
+    return None if slots is None else slots - _LEFT_FOR_QUERIES
+
+
 def check_session(spark: Any, workers: int, *, wait_s: float = _SECONDS_FOR_EXECUTORS_TO_COME) -> None:
     """Refuse a session on which this many workers could not live; executors of a cluster may still be on their way."""
     if _is_set(spark, "spark.speculation"):

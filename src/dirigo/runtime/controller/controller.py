@@ -426,6 +426,16 @@ class Controller:
                     None,
                 )
 
+    def resize(self, workers: int) -> None:
+        """Have this many workers from now on."""
+        most = self.pool.workers_most
+        if most is not None and workers > most:
+            raise ControlError(
+                f"there is room for {most} workers at most, and a query beside them: start the cluster with {workers}, "
+                "or on a Spark with more cores."
+            )
+        self.wanted = workers
+
     # --- jobs ----------------------------------------------------------------------------------------------------------
 
     def claim(self, request: control.ClaimPlaces) -> None:

@@ -22,6 +22,10 @@ _LAST_S = 8.0
 class Pool(Protocol):
     """Starts and ends workers. None of its methods waits for long."""
 
+    @property
+    def workers_most(self) -> int | None:
+        """How many workers there will ever be room for; None if that may grow."""
+
     def start(self, bootstrap: Bootstrap) -> None:
         """Have a worker run in this slot, and start it again whenever it ends by itself, until it is stopped."""
 
@@ -49,6 +53,8 @@ def replace_no_more() -> None:
 
 class ProcessPool:
     """Workers as plain processes of this machine: for tests and measurements of the runtime alone."""
+
+    workers_most: int | None = None
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")

@@ -176,7 +176,7 @@ class Requests:
                 controller.fail(self._job(request.job).id, request.error, None)
                 return True, None
             case control.Resize():
-                controller.wanted = request.workers
+                controller.resize(request.workers)
                 return True, None
             case control.StopCluster():
                 controller.is_stopping = True
