@@ -53,6 +53,14 @@ def test_a_running_job_has_its_folder_for_itself(
     cluster.client.submit(writing("elsewhere", tmp_path / "out2"))
 
 
+def test_so_are_folders_in_its_folder_and_around_it(cluster: PretendedCluster, tmp_path: Path) -> None:
+    cluster.client.submit(writing("first", tmp_path / "out" / "mine"))
+    for folder in (tmp_path / "out" / "mine" / "below", tmp_path / "out"):
+        with pytest.raises(ControlError, match=rf"job 'first', which is running, writes to '{tmp_path}/out/mine' in"):
+            cluster.client.submit(writing("second", folder))
+    cluster.client.submit(writing("second", tmp_path / "out" / "mine too"))
+
+
 def test_a_folder_is_free_once_its_job_is_over(cluster: PretendedCluster, tmp_path: Path) -> None:
     first = cluster.client.submit(writing("first", tmp_path / "out"))
     first.cancel()

@@ -57,9 +57,15 @@ class Claims:
             if record.is_live:
                 taken |= {place: (sink, record.name) for sink, place in record.manifest.places.items()}
         for sink, place in places.items():
-            if place in taken:
-                other_sink, other = taken[place]
-                raise ControlError(
-                    f"sink '{sink}' of job '{job}' cannot write to '{place}': job '{other}', which is running, writes there "
-                    f"in its sink '{other_sink}'; choose another place, or cancel that job and wait for its end."
-                )
+            for other_place, (other_sink, other) in taken.items():
+                if _overlap(place, other_place):
+                    where = "there" if place == other_place else f"to '{other_place}'"
+                    raise ControlError(
+                        f"sink '{sink}' of job '{job}' cannot write to '{place}': job '{other}', which is running, writes "
+                        f"{where} in its sink '{other_sink}'; choose another place, or cancel that job and wait for its end."
+                    )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether two places are the same, or one is a folder in the other: whoever reads a folder reads what is below it."""
+    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
