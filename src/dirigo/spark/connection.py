@@ -173,6 +173,8 @@ def connect(name: str = service_file.DEFAULT_NAME) -> Service:
 
     It is found by its file under ``~/.dirigo`` (``DIRIGO_HOME``), as the ``dirigo`` commands find it.
     """
+    if not isinstance(name, str):
+        raise ControlError(f"connect takes the name of a service, such as connect('dirigo'), not {name!r}.")
     found = service_file.find(name, others="or connect to one that runs")
     service = Service(service_file.access_to(found), found.name)
     try:

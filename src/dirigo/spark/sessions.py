@@ -77,6 +77,8 @@ def register(spark: Any) -> None:
     cluster start --name NAME``, and ``df.write`` and ``df.writeStream`` write to it. Without the option, the service is
     the one of the session, if it belongs to a ``dg.Cluster``, and otherwise "dirigo".
     """
+    if not hasattr(spark, "dataSource"):
+        raise ControlError(f"register takes a Spark session, not {spark!r}.")
     register_with(spark, None, is_default=False)
 
 

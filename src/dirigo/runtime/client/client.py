@@ -96,6 +96,8 @@ class Client:
 
     def resize(self, workers: int) -> None:
         """Have this many workers. More come as soon as they can; of fewer, those leave that no running job needs."""
+        if type(workers) is not int:  # True is none, either
+            raise ControlError(f"a pool has a whole number of workers, not {workers!r}.")
         self._ask(control.Resize(workers), None)
 
     def stop_cluster(self) -> None:
