@@ -86,3 +86,27 @@ def test_an_error_of_a_state_names_the_operator_that_uses_it(function: type[dg.F
     flow.source(dg.from_iterable([{"a": 1}])).process(function, schema={"a": int}, name="counting").sink(dg.to_memory())
     with pytest.raises(dg.DirigoError, match=r"operator 'counting' .*State 'seen' cannot be assigned"):
         dg.testing.run(flow)
+
+
+def test_an_error_of_a_combine_function_names_its_operator() -> None:
+    """Without a cluster too, where nobody stands between the kernel and the states."""
+
+    def cannot(one: int, other: int) -> int:
+        if one and other:
+            raise ZeroDivisionError("not these")
+        return one or other
+
+    class Counts(dg.Function):
+        seen = dg.ValueState(int, default=0, combine=cannot)
+
+        def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
+            self.seen.set(1)
+
+    flow = dg.Dataflow("combined")
+    rows = flow.source(dg.from_iterable([{"k": 1, "at": number} for number in range(50)], time="at"))
+    rows.key_by("k").process(Counts, {"k": int}, name="counting").sink(dg.to_memory())
+    with pytest.raises(
+        dg.OperatorFailure,
+        match=r"^operator 'counting' failed while combining its states for a barrier: ZeroDivisionError: not these",
+    ):
+        dg.testing.run(flow, workers=3, chaos=True, rows_max=1)

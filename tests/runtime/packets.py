@@ -123,7 +123,7 @@ def regular_payloads() -> dict[str, Any]:
 
 def control_payloads() -> dict[str, Any]:
     """What travels in control messages: criticals, states on their way to the lessor, views on their way back."""
-    states = StageStates([FROM], piles())
+    states = StageStates([FROM], piles(), "to")
     states.watermark = 12_345
     ordered: Kept[dict[str, Any]] = Kept(dict)
     ordered.value = {"rows": batch(), "seen": {1, 2}}

@@ -73,7 +73,7 @@ class Stage:
         return sorted(f"{self._job}/{place}" for place in self.downstreams[partition])
 
     def new_states(self, partition: int) -> StageStates:
-        return StageStates(self.upstreams_of(partition), self.operator.new_states())
+        return StageStates(self.upstreams_of(partition), self.operator.new_states(), self.name)
 
 
 @dataclass(frozen=True)

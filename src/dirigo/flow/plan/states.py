@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
+from dirigo.flow.errors import OperatorFailure, said
 from dirigo.flow.event_time.watermark import BEGINNING, ChannelWatermarks
 from dirigo.flow.rows.held_bytes import held_bytes
-from dirigo.kernel import Address, States
+from dirigo.kernel import Address, ErrandKind, States
 
 T = TypeVar("T")
 
@@ -26,9 +27,10 @@ class OperatorStates(States, Protocol):
 class StageStates:
     """What the kernel moves for a stage. Only ``own`` has partial values; time belongs to the lessor."""
 
-    __slots__ = ("own", "progress", "watermark")
+    __slots__ = ("_operator", "own", "progress", "watermark")
 
-    def __init__(self, upstreams: Iterable[Address], own: OperatorStates) -> None:
+    def __init__(self, upstreams: Iterable[Address], own: OperatorStates, operator: str) -> None:
+        self._operator = operator
         self.own = own
         self.progress = ChannelWatermarks(upstreams)
         self.watermark = BEGINNING  # as far as this instance knows
@@ -37,7 +39,11 @@ class StageStates:
         return self.own.take()
 
     def merge(self, partial: Any) -> None:
-        self.own.merge(partial)
+        try:
+            self.own.merge(partial)
+        except Exception as error:  # combining may run user code
+            what = f"operator '{self._operator}' failed while {ErrandKind.MERGE.value}: {said(error)}"
+            raise OperatorFailure(what) from error
 
     def is_identity(self) -> bool:
         return self.own.is_identity()

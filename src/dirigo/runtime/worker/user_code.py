@@ -220,6 +220,8 @@ def do(errand: Errand, schemas: Schemas) -> Any:
     try:
         result = errand.work()
         return None if result is None else sealed(result, schemas, is_handed_over=True)
+    except OperatorFailure:  # which says all of it
+        raise
     except Exception as error:
         name = operator_of(errand.instance.address)
         what = f"operator '{name}' failed while {errand.kind.value}: {said(error)}"
