@@ -7,8 +7,8 @@ objectives, such as
     statistics (research): finished, 4 results, 100% within 10000 ms, wanted are 99%
 
 ``dirigo run examples/two_tenants.py`` runs both too, and shows more figures. After ``dirigo cluster start``,
-``dirigo submit examples/two_tenants.py --flow prices`` and the same with ``statistics`` have them join the other jobs of a pool
-that stays.
+``dirigo submit examples/two_tenants.py --flow prices``, and the same with ``statistics``, have them join the other jobs of a
+pool that stays.
 """
 
 import dirigo as dg
