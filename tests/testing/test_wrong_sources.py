@@ -35,12 +35,12 @@ class Good(dg.Source):
 
 class GoodSplit(dg.Split):
     def __init__(self, source: dg.Source, rows: list[dict[str, Any]]) -> None:
-        self.source, self.rows, self.position = source, rows, 0
+        self.source, self.rows, self.place = source, rows, 0
 
     def read(self, rows_max: int) -> dg.SourceBatch | None:
-        rows = self.rows[self.position : self.position + rows_max]
-        self.position += len(rows)
-        self.ended = self.position >= len(self.rows)
+        rows = self.rows[self.place : self.place + rows_max]
+        self.place += len(rows)
+        self.ended = self.place >= len(self.rows)
         return self.source.batch_of(rows) if rows else None
 
     def close(self) -> None:
@@ -98,15 +98,15 @@ class Raising(GoodSplit):
 
 class Losing(GoodSplit):
     def read(self, rows_max: int) -> dg.SourceBatch | None:
-        self.position += self.position == 5
+        self.place += self.place == 5
         return super().read(rows_max)
 
 
 class Repeating(GoodSplit):
     def read(self, rows_max: int) -> dg.SourceBatch | None:
         found = super().read(rows_max)
-        if rows_max == 1 and self.position == 3 and not hasattr(self, "again"):
-            self.again, self.position = True, 2
+        if rows_max == 1 and self.place == 3 and not hasattr(self, "again"):
+            self.again, self.place = True, 2
         return found
 
 
@@ -144,7 +144,7 @@ class TakingBack(GoodSplit):
 
 class Leaking(GoodSplit):
     def read(self, rows_max: int) -> dg.SourceBatch | None:
-        if self.position == 0:
+        if self.place == 0:
             _KEPT.append(tempfile.TemporaryFile())  # noqa: SIM115
         return super().read(rows_max)
 

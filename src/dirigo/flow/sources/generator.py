@@ -11,7 +11,7 @@ from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
 from dirigo.flow.rows.schema import SchemaLike, as_schema
 from dirigo.flow.sources.fit import fit_batch, fit_rows
-from dirigo.flow.sources.source import BadRow, Source, SourceBatch, Split, empty_batch, require_wanted
+from dirigo.flow.sources.source import Source, SourceBatch, Split, require_wanted
 
 RowMaker = Callable[[int, int], pa.RecordBatch | Sequence[Mapping[str, Any]]]
 _BLOCK_ROWS: Final = 4096
@@ -75,6 +75,10 @@ class GeneratorSource(Source):
         self.block = block
         self._fn = fn
 
+    @property
+    def is_replayable(self) -> bool:
+        return True
+
     def splits(self, wanted: int) -> Sequence[Split]:
         require_wanted(wanted, self.name)
         blocks = wanted if self.total is None else -(-self.total // self.block)
@@ -83,35 +87,48 @@ class GeneratorSource(Source):
 
 
 class GeneratorSplit(Split):
-    """Blocks k, k + n, k + 2n, ... of the rows. A block is made when needed, and given out in parts if too large."""
+    """Blocks k, k + n, k + 2n, ... of the rows. A block is made when needed, and given out in parts if too large.
+
+    The position is the block at hand and how much of it was given, good rows and bad ones; it is made anew after a seek.
+    """
 
     def __init__(self, source: GeneratorSource, fn: RowMaker, number: int, count: int) -> None:
         self._source = source
         self._fn = fn
         self._block = number
         self._stride = count
-        self._rest: pa.RecordBatch | None = None
-        self._bad: list[BadRow] = []
+        self._given = (0, 0)  # of the block: good rows and bad ones
+        self._rest: SourceBatch | None = None  # of the block, once it is made
         self.ended = not self._has_more()
 
     def read(self, rows_max: int) -> SourceBatch | None:
-        if self._rest is None and not self._bad:
-            if self.ended:
-                return None
-            made = self._make_block()
-            self._rest, self._bad = made.rows, list(made.bad)
-        bad, self._bad = self._bad[:rows_max], self._bad[rows_max:]
-        room = rows_max - len(bad)
-        rest = self._rest if self._rest is not None else empty_batch(self._source.schema)
-        batch = rest.slice(0, room)
-        self._rest = rest.slice(room) if rest.num_rows > room else None
-        self.ended = self._rest is None and not self._bad and not self._has_more()
-        return SourceBatch(batch, bad)
+        if self.ended:
+            return None
+        if self._rest is None:
+            self._rest = _without(self._make_block(), *self._given)
+        rows, bad = self._rest.rows, self._rest.bad[:rows_max]
+        given = SourceBatch(rows.slice(0, rows_max - len(bad)), bad)
+        rest = _without(self._rest, given.rows.num_rows, len(bad))
+        if rest.rows.num_rows or rest.bad:
+            self._rest = rest
+            self._given = self._given[0] + given.rows.num_rows, self._given[1] + len(bad)
+        else:
+            self._go_on_at(self._block + self._stride, 0, 0)
+        return given
 
     def close(self) -> None:
         self.ended = True
         self._rest = None
-        self._bad = []
+
+    def position(self) -> list[int]:
+        return [self._block, *self._given]
+
+    def seek(self, position: list[int]) -> None:
+        self._go_on_at(*position)
+
+    def _go_on_at(self, block: int, rows_given: int, bad_given: int) -> None:
+        self._block, self._given, self._rest = block, (rows_given, bad_given), None
+        self.ended = not self._has_more()
 
     def _has_more(self) -> bool:
         return self._source.total is None or self._block * self._source.block < self._source.total
@@ -121,7 +138,6 @@ class GeneratorSplit(Split):
         first = self._block * source.block
         count = source.block if source.total is None else min(source.block, source.total - first)
         made = self._fn(first, count)
-        self._block += self._stride
         found = made.num_rows if isinstance(made, pa.RecordBatch) else len(made)
         if found != count:
             raise FlowError(
@@ -131,3 +147,8 @@ class GeneratorSplit(Split):
         if isinstance(made, pa.RecordBatch):
             return fit_batch(made, source.schema, source.name, first)
         return fit_rows(made, source.schema, source.name, first)
+
+
+def _without(batch: SourceBatch, rows: int, bad: int) -> SourceBatch:
+    """What is left of a batch behind so many rows and bad rows."""
+    return SourceBatch(batch.rows.slice(rows), batch.bad[bad:])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from dirigo.errors import DirigoError
-from dirigo.flow.errors import OperatorFailure, note_place, said
+from dirigo.flow.errors import FlowError, OperatorFailure, note_place, said
 from dirigo.flow.event_time.time_column import LATEST_MS, TimeColumn, Times
 from dirigo.flow.event_time.watermark import BEGINNING, END, Watermark, passes
 from dirigo.flow.rows.bad_rows import Bad
@@ -26,6 +28,19 @@ def newest_of(times: Times) -> int:
     """The newest of the times of some rows. A bad row must not end the stream for all others."""
     newest = int(np.max(times))
     return newest if newest <= LATEST_MS else int(np.max(times, initial=BEGINNING, where=times <= LATEST_MS))
+
+
+class ReaderCapture(msgspec.Struct, frozen=True):
+    """What a snapshot keeps of a reader: all that decides what it emits from there on."""
+
+    position: Any
+    """Of its split, as plain data; None only if it has ended."""
+    rows: int
+    newest_ms: int
+    watermark: int
+    is_idle: bool
+    holds_time: bool
+    has_ended: bool
 
 
 class SourceReader:
@@ -67,15 +82,8 @@ class SourceReader:
         """What to emit now: perhaps rows, perhaps a watermark, at last the end. Empty: nothing has come, ask again later."""
         if self.has_ended:
             return ()
-        try:
+        with self._failures_named():
             read_batch = self.split.read(rows_max)
-        except DirigoError:
-            raise
-        except Exception as error:
-            raise OperatorFailure(f"source '{self.source.name}' failed: {said(error)}") from error
-        except BaseException as error:
-            note_place(error, self.source.name, "source")
-            raise
         outputs: list[Output | CriticalOutput] = []
         if read_batch is not None:
             self._holds_time = read_batch.holds_time
@@ -109,6 +117,46 @@ class SourceReader:
         self.has_ended = True
         self.split.close()
         outputs.append(self._critical(Watermark(END), now_s, final=True))
+
+    def capture(self) -> ReaderCapture:
+        """What a snapshot keeps. It is taken between two reads."""
+        position = None
+        if not self.has_ended:
+            with self._failures_named():
+                position = self.split.position() if self.source.is_replayable else None
+            if position is None:
+                raise FlowError(f"the source '{self.source.name}' cannot be read again from a position.")
+        return ReaderCapture(
+            position, self.rows, self.newest_ms, self.watermark, self._is_idle, self._holds_time, self.has_ended
+        )
+
+    def restore(self, capture: ReaderCapture) -> None:
+        """Go on from a capture, before anything is read. One that had ended is never read, and emits nothing.
+
+        How long nothing has come counts anew: while nobody read, nothing could come.
+        """
+        self.rows = capture.rows
+        self.newest_ms, self.watermark = capture.newest_ms, capture.watermark
+        self._is_idle, self._holds_time = capture.is_idle, capture.holds_time
+        self.has_ended = capture.has_ended
+        with self._failures_named():
+            if capture.has_ended:
+                self.split.close()
+            else:
+                self.split.seek(capture.position)
+
+    @contextmanager
+    def _failures_named(self) -> Iterator[None]:
+        """Say of which source an error is."""
+        try:
+            yield
+        except DirigoError:
+            raise
+        except Exception as error:
+            raise OperatorFailure(f"source '{self.source.name}' failed: {said(error)}") from error
+        except BaseException as error:
+            note_place(error, self.source.name, "source")
+            raise
 
     def _cut(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Rows in messages, each with its own memory."""

@@ -72,6 +72,21 @@ class Split(ABC):
     def close(self) -> None:
         """Let go of files and connections. A split may be closed at any time, also twice; it is not read afterwards."""
 
+    def position(self) -> Any | None:
+        """Where the next read goes on, as plain data; None if this split cannot be read again from a position.
+
+        It is asked for between two reads, or before the first one. It takes microseconds, reads nothing and changes nothing.
+        Plain data is what msgpack holds: numbers, text, bytes, bool and None, and lists, tuples and dicts of them.
+        """
+        return None
+
+    def seek(self, position: Any) -> None:  # noqa: ARG002  # it is for those that have positions
+        """Go on behind all rows and bad rows that a split like this one had given when it was asked for this position.
+
+        It is called once at most, before the first read, and opens nothing. Tuples of the position may have become lists.
+        """
+        raise FlowError(f"a {type(self).__name__} cannot be read from a position: it has no seek().")
+
 
 class Source(ABC):
     """What a user hands to a dataflow as the place where rows come from."""
@@ -106,6 +121,14 @@ class Source(ABC):
         self.idle_after_ms = None if idle_after is None else positive_milliseconds(idle_after, f"{name}: idle_after")
         if time is not None:
             TimeColumn.of(self.schema, time, name)
+
+    @property
+    def is_replayable(self) -> bool:
+        """Whether its splits have positions, so that a job can read on after a loss where a snapshot was taken.
+
+        It is known without opening anything.
+        """
+        return False
 
     @property
     def places(self) -> Sequence[Path]:
