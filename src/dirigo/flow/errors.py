@@ -18,6 +18,13 @@ class OperatorFailure(DirigoError):  # noqa: N818  # what happened to the job
     """A job failed inside an operator, not on a single row. The message names the operator and the reason."""
 
 
+class CaptureFailure(DirigoError):  # noqa: N818  # what happened to the snapshot
+    """What an operator keeps cannot be part of a snapshot. The message names the operator and the reason.
+
+    It ends the snapshot, never the job: see ``StageBehaviour``.
+    """
+
+
 _RAISED_IN: Final = "It was raised in "
 
 

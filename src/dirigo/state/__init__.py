@@ -36,6 +36,7 @@ Where states belong to keys, a KeyedStateSet holds the values of many keys, and 
 """
 
 from dirigo.state.binding import bind, declared_states
+from dirigo.state.captures import Pickled, capture_of, pickled, restored
 from dirigo.state.combine import add, maximum, merge_average, minimum, union
 from dirigo.state.declaration import Declaration
 from dirigo.state.errors import CombineError, StateError
@@ -43,7 +44,7 @@ from dirigo.state.keyed.agenda import Agenda
 from dirigo.state.keyed.cells import KeyedListCell, KeyedMapCell, KeyedValueCell
 from dirigo.state.keyed.current_key import NO_KEY, CurrentKey
 from dirigo.state.keyed.lifetime import Lifetime
-from dirigo.state.keyed.state_set import KeyedPartial, KeyedStateSet
+from dirigo.state.keyed.state_set import KeyedCapture, KeyedPartial, KeyedStateSet
 from dirigo.state.list_state import ListCell, ListState
 from dirigo.state.map_state import MapCell, MapState
 from dirigo.state.partial import Partial, StateView
@@ -58,6 +59,7 @@ __all__ = [
     "CombineError",
     "CurrentKey",
     "Declaration",
+    "KeyedCapture",
     "KeyedListCell",
     "KeyedMapCell",
     "KeyedPartial",
@@ -69,6 +71,7 @@ __all__ = [
     "MapCell",
     "MapState",
     "Partial",
+    "Pickled",
     "StateError",
     "StateSet",
     "StateView",
@@ -76,9 +79,12 @@ __all__ = [
     "ValueState",
     "add",
     "bind",
+    "capture_of",
     "declared_states",
     "maximum",
     "merge_average",
     "minimum",
+    "pickled",
+    "restored",
     "union",
 ]

@@ -7,6 +7,7 @@ passes (it is a SYNC_CHANNEL critical message), so that it means the same howeve
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,6 +31,14 @@ class Watermark(msgspec.Struct, frozen=True, gc=False, tag=True):
     is_idle: bool = False
 
 
+class ChannelProgress(NamedTuple):
+    """What a snapshot keeps of them. Channels go by the place of their sender, as each generation is a job of its own."""
+
+    watermark: int
+    times: dict[str, int]
+    idle: tuple[str, ...]
+
+
 class ChannelWatermarks:
     """The watermarks of all channels into one actor, and their minimum. Lives with the lessor."""
 
@@ -51,6 +60,25 @@ class ChannelWatermarks:
         self.watermark = max(before, self._reached())  # time never goes back when an idle channel wakes up
         return self.watermark > before
 
+    def capture(self) -> ChannelProgress:
+        times = {_place_of(upstream): time for upstream, time in self._times.items()}
+        return ChannelProgress(self.watermark, times, tuple(sorted(map(_place_of, self._idle))))
+
+    def restore(self, captured: ChannelProgress) -> None:
+        """Be as far as was captured at the same actor of another generation."""
+        upstreams = {_place_of(upstream): upstream for upstream in self._times}
+        if captured.times.keys() != upstreams.keys():
+            raise ValueError(f"it was fed by {sorted(captured.times)}, and is fed by {sorted(upstreams)} now")
+        self._times = {upstreams[place]: time for place, time in captured.times.items()}
+        self._idle = {upstreams[place] for place in captured.idle}
+        self.watermark = captured.watermark
+
+    def end(self) -> None:
+        """Be where all channels have ended."""
+        self._times = dict.fromkeys(self._times, END)
+        self._idle.clear()
+        self.watermark = END
+
     def _reached(self) -> int:
         open_ones = {upstream: time for upstream, time in self._times.items() if time < END}
         active = [time for upstream, time in open_ones.items() if upstream not in self._idle]
@@ -67,3 +95,8 @@ class ChannelWatermarks:
     @property
     def has_ended(self) -> bool:
         return self.watermark >= END
+
+
+def _place_of(address: Address) -> str:
+    """An address without the job."""
+    return address.partition("/")[2]

@@ -15,7 +15,9 @@ from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.plan.states import Kept
 from dirigo.flow.rows.grouping import Grouping
+from dirigo.flow.rows.held_bytes import held_bytes
 from dirigo.flow.rows.keys import forms_of
+from dirigo.state import capture_of, restored
 
 
 class _AnyKey(ByKey):
@@ -37,6 +39,25 @@ class Passed:
     keys_at: dict[int, list[Any]] = field(default_factory=dict)  # when rows happened -> their keys
     times: list[int] = field(default_factory=list)  # all that are in keys_at, as a heap
 
+    def capture(self) -> Any:
+        return capture_of(self.times_of) if self.times_of else None
+
+    @classmethod
+    def restored(cls, captured: Any) -> Passed:
+        """The rest follows from when the rows of each key happened."""
+        passed = cls(restored(captured))
+        for key, times in passed.times_of.items():
+            for time_ms in times:
+                passed._note(key, time_ms)
+        return passed
+
+    def _note(self, key: Any, time_ms: int) -> None:
+        keys = self.keys_at.get(time_ms)
+        if keys is None:
+            keys = self.keys_at[time_ms] = []
+            heappush(self.times, time_ms)
+        keys.append(key)
+
     def admit(self, key: Any, time_ms: int, within_ms: int) -> bool:
         """Whether no row of this key happened so near; if so, this row is noted."""
         times = self.times_of.setdefault(key, [])
@@ -46,11 +67,7 @@ class Passed:
         if at and time_ms - times[at - 1] < within_ms:
             return False
         times.insert(at, time_ms)
-        keys = self.keys_at.get(time_ms)
-        if keys is None:
-            keys = self.keys_at[time_ms] = []
-            heappush(self.times, time_ms)
-        keys.append(key)
+        self._note(key, time_ms)
         return True
 
     def forget(self, until_ms: int) -> None:
@@ -93,7 +110,7 @@ class Deduplicate(Operator):
 
     def new_states(self) -> Kept[Any]:
         """A set of the keys that were seen; with ``within_ms``, what else has to be known of them."""
-        return Kept(set) if self._within_ms is None else Kept(Passed)
+        return Kept(set) if self._within_ms is None else Kept(Passed, held_bytes, Passed.capture, Passed.restored)
 
     def on_rows(self, states: Kept[Any], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         if self._within_ms is None or self.time is None:

@@ -61,6 +61,11 @@ class WrittenAt:
     def next_due(self) -> int | None:
         return self._agenda.next_due()
 
+    def restore(self, numbers: dict[Hashable, int], newest: int) -> None:
+        """Be as it was when it had these; ``newest`` may be of a key that is forgotten."""
+        self.merge(numbers)
+        self.newest = newest
+
     def take(self) -> dict[Hashable, int]:
         numbers, self.numbers = self.numbers, {}
         self._agenda.clear()

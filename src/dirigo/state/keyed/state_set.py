@@ -6,8 +6,9 @@ It is to many keys what StateSet is to one. Must not know which instance it is, 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
+from dirigo.state.captures import capture_of, restored
 from dirigo.state.contents import Holding
 from dirigo.state.declaration import Declaration
 from dirigo.state.errors import StateError
@@ -33,6 +34,13 @@ class KeyedPartial:
 
     values: Mapping[str, dict[Hashable, Any]]
     written: Mapping[str, dict[Hashable, int]] = field(default_factory=dict)
+
+
+class KeyedCapture(NamedTuple):
+    """What a snapshot keeps: each state's values by key, and when each was written, with the newest of all numbers."""
+
+    values: dict[str, Any]
+    written: dict[str, tuple[Any, int]]
 
 
 class KeyedStateSet:
@@ -173,6 +181,30 @@ class KeyedStateSet:
             for name, declaration in self._declarations.items()
             for default in (getattr(declaration, "default", MISSING),)
         )
+
+    # --- snapshots ---
+
+    def capture(self) -> KeyedCapture | None:
+        """What is held, so that no later change touches it: see captures.py. None if there is nothing."""
+        values = {name: capture_of(holding.own) for name, holding in self._holdings.items() if holding.own}
+        written = {
+            name: (capture_of(cell.written.numbers), cell.written.newest)
+            for name, cell in self._expiring.items()
+            if cell.written is not None and cell.written.newest is not None
+        }
+        return KeyedCapture(values, written) if values or written else None
+
+    def restore(self, captured: KeyedCapture | None) -> None:
+        """Hold what was captured; nothing is held so far."""
+        if captured is None:
+            return
+        self._refuse_unknown(captured.values)
+        for name, values in captured.values.items():
+            self._holdings[name].own = restored(values)
+        for name, (numbers, newest) in captured.written.items():
+            written = self.cells[name].written
+            if written is not None:
+                written.restore(restored(numbers), newest)
 
     # --- replicated states ---
 

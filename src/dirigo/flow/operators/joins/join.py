@@ -16,6 +16,7 @@ from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.joins.matching import JoinShape
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.plan.states import Kept
+from dirigo.flow.rows.captured_batches import captured_batches, restored_batches
 from dirigo.flow.rows.held_bytes import held_bytes
 
 LEFT, RIGHT = 0, 1
@@ -33,7 +34,7 @@ class _Side:
         self.rows = 0
         self.positions: dict[Any, list[int]] = {}  # key -> numbers of its rows
 
-    def add(self, batch: pa.RecordBatch, keys: list[Any]) -> None:
+    def _note(self, keys: list[Any]) -> None:
         positions = self.positions
         for number, key in enumerate(keys, self.rows):
             found = positions.get(key)
@@ -41,11 +42,24 @@ class _Side:
                 positions[key] = [number]
             else:
                 found.append(number)
+
+    def add(self, batch: pa.RecordBatch, keys: list[Any]) -> None:
+        self._note(keys)
         self.batches.append(batch)
         self.rows += batch.num_rows
         # Few batches to take rows from, each at least as large as all after it: every row is copied log(n) times.
         while len(self.batches) > 1 and self.batches[-2].num_rows < 2 * self.batches[-1].num_rows:
             self.batches[-2:] = [pa.concat_batches(self.batches[-2:])]
+
+    def capture(self) -> Any:
+        return captured_batches(self.batches)
+
+    def restore(self, captured: Any, keys: tuple[str, ...]) -> None:
+        """Where each key's rows are follows from the rows."""
+        for batch in restored_batches(captured):
+            self._note(_keys_of(batch, keys))
+            self.batches.append(batch)
+            self.rows += batch.num_rows
 
     def held_bytes(self) -> int:
         """The batches, and for each key a list in a map with the numbers of its rows."""
@@ -76,7 +90,13 @@ class Join(Operator):
         return ByKey(self.name, self._shape.left_on if port == LEFT else self._shape.right_on)
 
     def new_states(self) -> Kept[tuple[_Side, _Side]]:
-        return Kept(lambda: (_Side(), _Side()), lambda sides: sum(side.held_bytes() for side in sides))
+        return Kept(_new_sides, lambda sides: sum(side.held_bytes() for side in sides), _captured, self._restored)
+
+    def _restored(self, captured: Any) -> tuple[_Side, _Side]:
+        sides = _new_sides()
+        for side, batches, keys in zip(sides, captured, (self._shape.left_on, self._shape.right_on), strict=True):
+            side.restore(batches, keys)
+        return sides
 
     def on_rows(self, states: Kept[tuple[_Side, _Side]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         own, other = states.value[port], states.value[1 - port]
@@ -95,6 +115,14 @@ class Join(Operator):
             partner = other.take(there)
             left, right = (matched, partner) if port == LEFT else (partner, matched)
             emitter.rows(self._shape.assemble(left, right, everything, everything))
+
+
+def _new_sides() -> tuple[_Side, _Side]:
+    return _Side(), _Side()
+
+
+def _captured(sides: tuple[_Side, _Side]) -> Any:
+    return tuple(side.capture() for side in sides) if any(side.rows for side in sides) else None
 
 
 def _keys_of(batch: pa.RecordBatch, names: tuple[str, ...]) -> list[Any]:

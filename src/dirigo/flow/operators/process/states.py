@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from dirigo.flow.api.function import Function
 from dirigo.flow.api.function_context import FunctionContext
-from dirigo.flow.operators.process.timers import Entries, Timers
+from dirigo.flow.operators.process.timers import Entries, Timers, TimersCapture
 from dirigo.flow.rows.held_bytes import held_bytes
-from dirigo.state import KeyedPartial, KeyedStateSet, bind
+from dirigo.state import KeyedCapture, KeyedPartial, KeyedStateSet, bind
 
 
 class ProcessPartial(NamedTuple):
@@ -19,6 +19,15 @@ class ProcessPartial(NamedTuple):
     states: KeyedPartial
     event_timers: Entries[int]
     clock_timers: Entries[float]
+    wake_s: float
+
+
+class ProcessCapture(NamedTuple):
+    """What a snapshot keeps."""
+
+    states: KeyedCapture | None
+    event_timers: TimersCapture | None
+    clock_timers: TimersCapture | None
     wake_s: float
 
 
@@ -74,6 +83,17 @@ class ProcessStates:
     def held_bytes(self) -> int:
         held = sum(held_bytes(value) for value in self.states.values())
         return held + self.event_timers.held_bytes() + self.clock_timers.held_bytes()
+
+    def capture(self) -> ProcessCapture | None:
+        parts = (self.states.capture(), self.event_timers.capture(), self.clock_timers.capture())
+        return None if parts == (None, None, None) and self.wake_s == inf else ProcessCapture(*parts, self.wake_s)
+
+    def restore(self, captured: ProcessCapture) -> None:
+        """The kernel has its wake-up again, too."""
+        self.states.restore(captured.states)
+        self.event_timers.restore(captured.event_timers)
+        self.clock_timers.restore(captured.clock_timers)
+        self.wake_s = captured.wake_s
 
     def view(self) -> Any:
         return self.states.view()

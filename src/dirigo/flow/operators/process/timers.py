@@ -11,13 +11,20 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from dirigo.flow.rows.held_bytes import held_bytes
 from dirigo.flow.rows.keys import in_order
-from dirigo.state import Agenda
+from dirigo.state import Agenda, capture_of, restored
 
 EVENT, CLOCK = 0, 1  # the two times, as axes that lifetimes are measured on; both in milliseconds
 
 Number = TypeVar("Number", int, float)
 Name = str | int  # a timer without a name gets a number
 Entries = dict[tuple[Hashable, Name], tuple[Number, Any]]
+
+
+class TimersCapture(NamedTuple):
+    """What a snapshot keeps of them."""
+
+    entries: Any
+    numbered: int
 
 
 class Timers(Generic[Number]):
@@ -76,6 +83,17 @@ class Timers(Generic[Number]):
     def merge(self, entries: Entries[Number]) -> None:
         for (key, name), (due, payload) in entries.items():
             self.set(key, name if isinstance(name, str) else None, due, payload, replaces=False)
+
+    def capture(self) -> TimersCapture | None:
+        return TimersCapture(capture_of(self.entries), self._numbered) if self.entries or self._numbered else None
+
+    def restore(self, captured: TimersCapture | None) -> None:
+        """Have the timers that were captured, with their numbers: they may decide which of two comes first."""
+        if captured is None:
+            return
+        self.entries, self._numbered = restored(captured.entries), captured.numbered
+        for item, (due, _) in self.entries.items():
+            self._agenda.note(item, due)
 
     def held_bytes(self) -> int:
         return held_bytes(self.entries)

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from dirigo.flow.rows.captured_batches import captured_batches, restored_batches
+
 COMPACT_ROWS_LEAST = 32_768  # below this, compacting costs more than it saves
 
 Compact = Callable[[int, pa.RecordBatch], pa.RecordBatch]  # (slot, all rows of a list) -> fewer rows with the same meaning
@@ -116,6 +118,19 @@ class PartialStore:
 
     def held_bytes(self) -> int:
         return self.size_bytes()
+
+    def capture(self) -> Any:
+        """The batches themselves, and when each list was compacted: the last digits of sums of floats depend on it."""
+        if not self.partials:
+            return None
+        return {tuple(key): (captured_batches(kept.batches), kept.compact_rows) for key, kept in self.partials.items()}
+
+    def restore(self, captured: Any) -> None:
+        for key, (batches, compact_rows) in captured.items():
+            kept = self.partials[PartialKey(*key)] = PartialBatches()
+            kept.batches = restored_batches(batches)
+            kept.rows = sum(batch.num_rows for batch in kept.batches)
+            kept.compact_rows = compact_rows
 
     def view(self) -> Any:
         return None

@@ -41,6 +41,15 @@ class WindowState(PartialStore):
     def install_view(self, view: int) -> None:
         self.closed_ms = view
 
+    def capture(self) -> Any:
+        batches = super().capture()
+        return (self.closed_ms, batches) if self.closed_ms or batches is not None else None
+
+    def restore(self, captured: Any) -> None:
+        self.closed_ms, batches = captured
+        if batches is not None:
+            super().restore(batches)
+
 
 class IntoWindows(ByTime):
     """The half that runs at the sender: rows are summarised per pane and key before they leave, unless told otherwise."""
