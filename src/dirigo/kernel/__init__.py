@@ -12,6 +12,7 @@ from dirigo.kernel.interface.errors import GraphError, PolicyError, ProtocolErro
 from dirigo.kernel.interface.function import LESSEES_MAX, Behaviour, Context, Directory, FunctionSpec, States
 from dirigo.kernel.interface.hooks import NO_EXTRAS, Chance, Hooks, Observer, SchedulingContext, StrategyExtras
 from dirigo.kernel.interface.job_properties import NO_OBJECTIVE, JobProperties, Objective
+from dirigo.kernel.interface.kept import Kept
 from dirigo.kernel.interface.message import (
     CriticalOutput,
     CriticalRun,
@@ -46,6 +47,7 @@ __all__ = [
     "GraphError",
     "Hooks",
     "JobProperties",
+    "Kept",
     "Lane",
     "MailboxState",
     "Message",

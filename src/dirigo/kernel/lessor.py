@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import force_setattr
 
-from dirigo.kernel.barrier import Barrier, Upstream, WaitingProgram, ready_barriers
+from dirigo.kernel.barrier import Barrier, Upstream, ready_barriers, run_of_itself
 from dirigo.kernel.instance import Instance
 from dirigo.kernel.interface.address import Address, WorkerId
 from dirigo.kernel.interface.errand import ErrandKind
 from dirigo.kernel.interface.errors import PolicyError
 from dirigo.kernel.interface.function import FunctionSpec
+from dirigo.kernel.interface.kept import Kept
 from dirigo.kernel.interface.message import (
     CriticalAck,
     CriticalOutput,
@@ -63,6 +64,7 @@ class Lessor(Instance):
         "alone",
         "handed_over",
         "last_round",
+        "last_snapshot",
         "ordered",
         "parked",
         "round",
@@ -90,6 +92,7 @@ class Lessor(Instance):
         self._leases: Leases | None = None  # most actors never have any, and it is larger than all the rest
         self.round: Round | None = None
         self.last_round = 0
+        self.last_snapshot = 0  # the last one that ran here, or gave way
         self.withheld: deque[Output | CriticalOutput] = deque()  # own outputs that wait for a barrier on itself
         self.handed_over: list[Intent] = []  # those of lessees, in any order
         self.alone: deque[CriticalOutput] = deque()  # what is to run alone: asked for by the function, a timer, a strategy
@@ -241,19 +244,9 @@ class Lessor(Instance):
         if program.number <= upstream.last_program:
             self.tell(f"dropped a stale program {program.number} of {program.sender}")
             return
-        if program.number != upstream.last_program + 1:
-            raise self.error("one-program-at-a-time", f"program {program.number} of {program.sender} came too early")
-        if upstream.ended or (upstream.programs and upstream.programs[-1].message.final):
-            raise self.error("nothing-after-the-end", f"{program.sender} has ended but sent program {program.number}")
-        if program.granularity is Granularity.ONE:
-            # Two upstreams that send two SYNC_ONEs in different orders would wait for each other for ever.
-            if program.barrier <= upstream.last_barrier:
-                last = upstream.last_barrier
-                raise self.error("one-order", f"{program.sender} sent SYNC_ONE {program.barrier} after SYNC_ONE {last}")
-            upstream.last_barrier = program.barrier
+        if (broken := upstream.install(program, self.host.now)) is not None:
+            raise self.error(*broken)
         self.tell(f"program {program.number} of {program.sender}: cut {program.dependencies}")
-        upstream.last_program = program.number
-        upstream.programs.append(WaitingProgram(program, self.host.now))
         self.host.barriers.setdefault(self.address, self.host.now)
         if self._leases is not None:
             self._leases.forget_deferred(program.sender)  # sent before this program, and void since it left
@@ -334,13 +327,14 @@ class Lessor(Instance):
         return self._do_agenda() and self._take_view() and self._end_round()
 
     def _start_round(self) -> bool:
-        barriers = self._ready_barriers()
+        barriers = ready_barriers(self.upstreams, self.last_snapshot)
         scales_in = self._leases is not None and self._leases.can_scale_in()
         if not (barriers or self.withheld or self.alone or self.handed_over or scales_in):
             return False
         for barrier in barriers:
             if len({program.message.final for program in barrier.programs}) > 1:
                 raise self.error("one-end", f"SYNC_ONE {barrier.programs[0].message.barrier} ends only some upstreams")
+            self.last_snapshot = max(self.last_snapshot, barrier.snapshot)
         self.last_round += 1
         lessees = self._lessees_of(barriers)
         self.round = Round(self.last_round, barriers, lessees, scales_in)
@@ -361,15 +355,10 @@ class Lessor(Instance):
             )
         return True
 
-    def _ready_barriers(self) -> list[Barrier]:
-        return ready_barriers(self.upstreams)
-
     def _lessees_of(self, barriers: list[Barrier]) -> tuple[WorkerId, ...]:
         """Everybody who may have something of this actor's: the leased, and whom the cuts name."""
         workers = set(self._leases.leased) if self._leases is not None else set()
-        for barrier in barriers:
-            for program in barrier.programs:
-                workers.update(program.at_lessees)
+        workers.update(*(program.at_lessees for barrier in barriers for program in barrier.programs))
         return tuple(sorted(workers))
 
     def _is_drained(self) -> bool:
@@ -423,9 +412,8 @@ class Lessor(Instance):
 
     def _consolidated(self, current: Round) -> None:
         for worker in current.lessees:
-            reply = current.replies[worker]
-            self.add_timers(reply.timers)
-            self.outbox.collect(worker, reply.sent)
+            self.add_timers(current.replies[worker].timers)
+            self.outbox.collect(worker, current.replies[worker].sent)
         self._plan(current)
         self.enter(Event.CONSOLIDATED)
 
@@ -455,7 +443,7 @@ class Lessor(Instance):
         while current.agenda and current.task is None:
             item = current.agenda.popleft()
             if isinstance(item, CriticalOutput) and item.to == self.address:
-                item = self._run_of(item)
+                item = run_of_itself(item, self.worker, self.host.now)
             if isinstance(item, CriticalRun):
                 current.task = item
                 if self.host.strategy.enqueue(self.host, item) is not None:
@@ -463,15 +451,6 @@ class Lessor(Instance):
             else:
                 self.outbox.emit(item)
         return current.task is None and self.running is None and not self.outbox.busy
-
-    def _run_of(self, output: CriticalOutput) -> CriticalRun:
-        parts = ((self.address, 0, output.payload),)
-        now = self.host.now
-        hop, held, queued, ran = output.trail
-        trail = (hop, held + now - output.sent, queued, ran)
-        return CriticalRun(
-            self.address, self.worker, parts, Granularity.CHANNEL, 0, False, output.created, output.deadline, now, trail, now
-        )
 
     def _take_view(self) -> bool:
         """See what lessees may read from now on; False while the host does so elsewhere."""
@@ -541,6 +520,29 @@ class Lessor(Instance):
                 Unsync(self.address, worker, self.worker, current.number, closed, ended, self.view_version, self.view)
             )
 
+    # --- snapshots -----------------------------------------------------------------------------------------------------
+
+    def keep(self) -> Kept:
+        """What has to be known here to go on from the snapshot that runs now; ask before its execution is finished."""
+        run = self.running
+        if run is None or not run.critical or run.granularity is not Granularity.SNAPSHOT or run.is_void:  # type: ignore[union-attr]
+            raise self.error("kept-at-the-cut", "what is to be kept of it was asked for while no snapshot runs")
+        ended = tuple(sorted(upstream.address for upstream in self.upstreams.values() if upstream.ended))
+        # What fires from now on waits until the snapshot has run. What fired before has run, or runs alone before it.
+        fired = ((output.created, output.payload) for output in self.alone)
+        return Kept(ended, (*fired, *self.timers, *self.context.timers))
+
+    def restore(self, kept: Kept) -> None:
+        """Go on from what was kept; the states are those of the cut already. Lessees read them from the beginning."""
+        if self.last_round or any(upstream.channels or upstream.last_program for upstream in self.upstreams.values()):
+            raise self.error("restored-first", "it has taken part in something before it was restored")
+        for address in kept.ended:
+            self.upstreams[address].ended = True
+        self.add_timers(kept.timers)
+        self.view = self.states.view()
+        self.last_round = 1
+        self.view_version = int(self.view is not None)
+
     # --- registrations and scale-in ------------------------------------------------------------------------------------
 
     def on_registration(self, registration: Registration) -> None:
@@ -566,16 +568,8 @@ class Lessor(Instance):
                 self._lease(worker)
                 granted.append(worker)
         self.leases.grant(registration, granted)
-        self.host.outgoing.append(
-            Grant(
-                registration.sender,
-                registration.origin,
-                self.address,
-                registration.number,
-                tuple(granted),
-                self.view_version,
-            )
-        )
+        asker, origin, number = registration.sender, registration.origin, registration.number
+        self.host.outgoing.append(Grant(asker, origin, self.address, number, tuple(granted), self.view_version))
 
     def _answer_deferred(self) -> None:
         if self._leases is None:

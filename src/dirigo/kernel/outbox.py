@@ -51,6 +51,7 @@ class Route:
         "reported",
         "revoked",
         "sent",
+        "snapshots",
         "to",
         "view",
         "waiting",
@@ -72,6 +73,7 @@ class Route:
         self.collected: dict[tuple[WorkerId, WorkerId], int] = {}  # last ids that own lessees reported
         self.programs = 0  # barriers sent
         self.ones = 0  # SYNC_ONEs among them: the nth of every upstream actor belong together
+        self.snapshots = 0  # snapshots among them, of which the same holds
         self.awaiting = 0  # the program whose acknowledgment is outstanding, if any; or _ENDED
         self.backlog: deque[Output | CriticalOutput] = deque()  # behind it
 
@@ -193,7 +195,7 @@ class Outbox:
                 after = route.backlog[0].payload
                 raise participant.error("nothing-after-the-end", f"it has ended towards {route.to} but sends {after!r}")
         route.programs += 1
-        route.ones += first.granularity is Granularity.ONE
+        barrier = self._count(route, first.granularity)
         route.awaiting = route.programs
         self.busy.add(route.to)
         self.informed.add(route.to)
@@ -208,13 +210,23 @@ class Outbox:
                 participant.worker,
                 route.programs,
                 first.granularity,
-                route.ones if first.granularity is Granularity.ONE else 0,
+                barrier,
                 blocks,
                 criticals[-1].final,
                 tuple(Critical(each.payload, each.created, each.deadline, each.sent, each.trail) for each in criticals),
                 dependencies,
             )
         )
+
+    def _count(self, route: Route, granularity: Granularity) -> int:
+        """Which of its kind a barrier is, where the barriers of several upstream actors belong together."""
+        if granularity is Granularity.ONE:
+            route.ones += 1
+            return route.ones
+        if granularity is Granularity.SNAPSHOT:
+            route.snapshots += 1
+            return route.snapshots
+        return 0
 
     def _upstreams_of(self, to: Address) -> tuple[Address, ...]:
         return self.participant.host.directory[to].upstreams

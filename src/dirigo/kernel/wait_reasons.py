@@ -6,6 +6,8 @@ from dirigo.kernel.interface.address import instance_name
 from dirigo.kernel.interface.message import Granularity
 from dirigo.kernel.lessor import Lessor
 
+_KINDS = {Granularity.ONE: "SYNC_ONE", Granularity.SNAPSHOT: "snapshot"}
+
 
 def waiting_for(lessor: Lessor) -> list[str]:
     """What the barriers at a lessor wait for, in short sentences: who is missing when one takes long."""
@@ -39,14 +41,14 @@ def _in_the_round(lessor: Lessor) -> list[str]:
 
 
 def _before_a_round(lessor: Lessor) -> list[str]:
-    """SYNC_ONEs that are not complete, and grants that are being taken back."""
+    """SYNC_ONEs and snapshots that are not complete, and grants that are being taken back."""
     missing = set()
     for upstream in lessor.upstreams.values():
-        if upstream.programs and upstream.programs[0].message.granularity is Granularity.ONE:
-            head = upstream.programs[0].message
+        head = upstream.programs[0].message if upstream.programs else None
+        if head is not None and (kind := _KINDS.get(head.granularity)) is not None:
             for address in head.blocks:
                 if not lessor.upstreams[address].programs and not lessor.upstreams[address].ended:
-                    missing.add(f"SYNC_ONE {head.barrier} of {address}")
+                    missing.add(f"{kind} {head.barrier} of {address}")
     for instance in lessor.leases.revoking or ():
         missing.add(f"{instance_name(*instance)}, which has not answered a REVOKE")
     return sorted(missing)

@@ -15,10 +15,11 @@ from msgspec.structs import force_setattr
 from dirigo.kernel.instance import Instance
 from dirigo.kernel.interface.address import Address, WorkerId, job_of
 from dirigo.kernel.interface.errand import Errand
-from dirigo.kernel.interface.errors import ProtocolError
+from dirigo.kernel.interface.errors import PolicyError, ProtocolError
 from dirigo.kernel.interface.function import Directory, FunctionSpec
 from dirigo.kernel.interface.hooks import NO_EXTRAS, Chance, Hooks, NoChance, Observer, StrategyExtras
 from dirigo.kernel.interface.job_properties import JobProperties
+from dirigo.kernel.interface.kept import Kept
 from dirigo.kernel.interface.message import (
     CriticalOutput,
     CriticalRun,
@@ -198,6 +199,13 @@ class Worker:
         self.participants[address] = source
         return source
 
+    def restore(self, address: Address, kept: Kept) -> None:
+        """Have an actor whose home is here go on from a snapshot, before anything is received for it.
+
+        Its job is known already, and its states are those of the snapshot: ``instance(address).states`` were filled.
+        """
+        self.lessor(address).restore(kept)
+
     def count_round(self, address: Address, has_lessees: bool) -> None:
         job = job_of(address)
         rounds, gathered = self.rounds.get(job, (0, 0))
@@ -307,6 +315,8 @@ class Worker:
     def send_critical(
         self, sender: Address, to: Address, payload: Any, granularity: Granularity = Granularity.CHANNEL
     ) -> None:
+        if granularity is Granularity.SNAPSHOT:
+            raise PolicyError(f"the strategy at w{self.id} sends a snapshot of {sender}, but only sources begin those")
         participant = self.participants.get(sender)
         participant = participant if isinstance(participant, SourceActor) else self.lessor(sender)
         participant.outbox.route(to)  # raises if there is no such edge

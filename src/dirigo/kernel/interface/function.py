@@ -40,7 +40,7 @@ class States(Protocol):
 class Context:
     """What a function sees while one message runs: its states, and a place for its outputs."""
 
-    __slots__ = ("address", "created", "deadline", "now", "outputs", "states", "timers", "trail")
+    __slots__ = ("address", "captured", "created", "deadline", "now", "outputs", "states", "timers", "trail")
 
     def __init__(self, address: Address, states: States) -> None:
         self.address = address
@@ -51,6 +51,7 @@ class Context:
         self.deadline = NO_DEADLINE
         self.now = 0.0  # the host's clock when the message was chosen to run
         self.trail = NO_TRAIL  # where the time of the message that runs went, before it ran
+        self.captured: Any = None  # what the function keeps of itself for a snapshot; the host takes it from here
 
     def emit(self, to: Address, payload: Any) -> None:
         """Send a regular message to an actor."""
@@ -66,8 +67,10 @@ class Context:
     ) -> None:
         """Send a critical message: all that this instance sent to ``to`` before runs before it, all that follows after it.
 
-        The nth SYNC_ONE that each upstream actor sends to ``to`` is one barrier.
+        The nth SYNC_ONE that each upstream actor sends to ``to`` is one barrier, and so is the nth snapshot.
         """
+        if final and granularity is Granularity.SNAPSHOT:
+            raise ValueError("a snapshot ends nothing; send the end with another granularity")
         if to == self.address and (final or granularity is not Granularity.CHANNEL):
             raise ValueError("a critical message of an actor to itself has no granularity and no end; use run_alone")
         self.outputs.append(CriticalOutput(to, payload, granularity, final, self.created, self.deadline))

@@ -41,6 +41,7 @@ class Granularity(IntEnum):
 
     CHANNEL = 0  # SYNC_CHANNEL: exactly the upstream actor that sent it
     ONE = 1  # SYNC_ONE: all upstream actors together
+    SNAPSHOT = 2  # the same, for a snapshot: counted on its own, and it gives way where it and a SYNC_ONE exclude each other
 
 
 class _Record(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
@@ -109,7 +110,7 @@ class Critical(_Record, frozen=True):
 
 
 class CriticalRun(_Record, frozen=True):
-    """What a lessor executes in CRITICAL: one critical message, or the whole set of one SYNC_ONE barrier."""
+    """What a lessor executes in CRITICAL: one critical message, or the whole set of one SYNC_ONE or snapshot barrier."""
 
     critical: ClassVar[bool] = True
     to: Address
@@ -123,6 +124,7 @@ class CriticalRun(_Record, frozen=True):
     sent: float = 0.0
     trail: Trail = NO_TRAIL
     ready: float = 0.0
+    is_void: bool = False  # a snapshot that gave way here: only some upstream actors have it, and it cuts nothing
 
     @property
     def payload(self) -> Any:

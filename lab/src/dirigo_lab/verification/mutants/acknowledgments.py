@@ -59,7 +59,7 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @mutant("one-is-enough", "a SYNC_ONE runs when its first program comes", lessor_module, "ready_barriers", "two-sync-ones")
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda upstreams: [Barrier((u.programs[0],)) for _, u in sorted(upstreams.items()) if u.programs]
+    return lambda upstreams, _: [Barrier((u.programs[0],)) for _, u in sorted(upstreams.items()) if u.programs]
 
 
 @mutant(
@@ -70,10 +70,10 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
     "incomplete-sync-one",
 )
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(upstreams: Any) -> list[Barrier]:
+    def mistaken(upstreams: Any, last_snapshot: int) -> list[Barrier]:
         heads = [upstream.programs[0].message for upstream in upstreams.values() if upstream.programs]
         blocked = {member for head in heads if head.granularity is Granularity.ONE for member in head.blocks}
-        ready = original(upstreams)
+        ready = original(upstreams, last_snapshot)
         return [b for b in ready if len(b.programs) > 1 or b.programs[0].message.sender not in blocked]
 
     return mistaken

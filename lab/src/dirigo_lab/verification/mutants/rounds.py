@@ -115,8 +115,8 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @mutant("two-programs-a-round", "a round takes all programs of an upstream", lessor_module, "ready_barriers", "no-lessee")
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(upstreams: Any) -> list[Barrier]:
-        barriers = original(upstreams)
+    def mistaken(upstreams: Any, last_snapshot: int) -> list[Barrier]:
+        barriers = original(upstreams, last_snapshot)
         for upstream in upstreams.values():
             for program in list(upstream.programs)[1:]:
                 if program.message.granularity is Granularity.CHANNEL:
