@@ -15,14 +15,15 @@ from typing import Any
 import pyarrow as pa
 
 from dirigo.errors import DirigoError
-from dirigo.flow.errors import failure_of, note_place
+from dirigo.flow.errors import CaptureFailure, failure_of, note_place
 from dirigo.flow.event_time.watermark import END, Watermark, passes
 from dirigo.flow.exchange.emitter import Branch, Emitter
 from dirigo.flow.exchange.payloads import Own
 from dirigo.flow.operators.operator import Operator
+from dirigo.flow.plan.snapshot_barrier import SnapshotBarrier
 from dirigo.flow.plan.states import StageStates
 from dirigo.flow.rows.bad_rows import OnError
-from dirigo.kernel import Address, Context, CriticalRun, actor_address
+from dirigo.kernel import Address, Context, CriticalRun, Granularity, actor_address
 
 
 @dataclass
@@ -124,7 +125,20 @@ class StageBehaviour:
             note_place(error, self._operator.name)
             raise
 
+    def _on_snapshot(self, context: Context, critical: CriticalRun) -> None:
+        """Leave the capture in the context, or why there is none, and pass the barrier on. Operators do not hear of it."""
+        is_void = critical.is_void or any(payload.is_void for _, _, payload in critical.parts)
+        if not is_void:
+            try:
+                context.captured = self._states.capture()
+            except CaptureFailure as failure:
+                context.captured, is_void = failure, True
+        self._pass_on(SnapshotBarrier(critical.payload.number, is_void), critical, context)
+
     def _on_critical(self, context: Context, critical: CriticalRun) -> None:
+        if critical.granularity is Granularity.SNAPSHOT:
+            self._on_snapshot(context, critical)
+            return
         emitter = self._emitter or self._new_emitter(context)
         states = self._states
         emitter.watermark = states.watermark - self._operator.holds_back_ms
