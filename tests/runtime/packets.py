@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dirigo.flow.event_time.watermark import END, Watermark
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
-from dirigo.flow.plan.states import Kept, StageStates
+from dirigo.flow.plan.states import StageStates, WholeState
 from dirigo.flow.rows.bad_rows import Bad
 from dirigo.kernel import CriticalOutput, Data, Granularity, Lane, Output
 from dirigo.kernel.interface.message import (
@@ -125,7 +125,7 @@ def control_payloads() -> dict[str, Any]:
     """What travels in control messages: criticals, states on their way to the lessor, views on their way back."""
     states = StageStates([FROM], piles(), "to")
     states.watermark = 12_345
-    ordered: Kept[dict[str, Any]] = Kept(dict)
+    ordered: WholeState[dict[str, Any]] = WholeState(dict)
     ordered.value = {"rows": batch(), "seen": {1, 2}}
     return {
         "nothing": None,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dirigo as dg
 from dirigo.flow.operators.deduplicate import Passed
-from dirigo.flow.plan.states import Kept, StageStates
+from dirigo.flow.plan.states import StageStates, WholeState
 from dirigo.kernel.instance import Instance
 from flow.flows import FakeClock, Rows, Running, collected, event, results, run_inline, split_results, unordered
 
@@ -70,11 +70,11 @@ def test_watermarks_make_no_difference_to_what_is_let_through(
     assert unordered(out) == unordered(passed)
 
 
-def kept_by(running: Running, instance: str) -> Kept[Any]:
+def kept_by(running: Running, instance: str) -> WholeState[Any]:
     participant = running.host.worker.participants[instance]
     assert isinstance(participant, Instance)
     kept = cast(StageStates, participant.states).own
-    assert isinstance(kept, Kept)
+    assert isinstance(kept, WholeState)
     return kept
 
 

@@ -13,7 +13,7 @@ from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.exchange.edge import ByKey, ByTime, Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.plan.states import Kept
+from dirigo.flow.plan.states import WholeState
 from dirigo.flow.rows.grouping import Grouping
 from dirigo.flow.rows.held_bytes import held_bytes
 from dirigo.flow.rows.keys import forms_of
@@ -108,11 +108,13 @@ class Deduplicate(Operator):
             return _AnyKey(self.name, self.keys)
         return _AnyKeyByTime(self.name, self.keys, self.time)
 
-    def new_states(self) -> Kept[Any]:
+    def new_states(self) -> WholeState[Any]:
         """A set of the keys that were seen; with ``within_ms``, what else has to be known of them."""
-        return Kept(set) if self._within_ms is None else Kept(Passed, held_bytes, Passed.capture, Passed.restored)
+        return (
+            WholeState(set) if self._within_ms is None else WholeState(Passed, held_bytes, Passed.capture, Passed.restored)
+        )
 
-    def on_rows(self, states: Kept[Any], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
+    def on_rows(self, states: WholeState[Any], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         if self._within_ms is None or self.time is None:
             emitter.rows(self._first(states.value, batch))
         else:
@@ -132,6 +134,6 @@ class Deduplicate(Operator):
         is_new = [passed.admit(key, at, within_ms) for key, at in zip(forms_of(batch, self.keys), times, strict=True)]
         return batch.filter(pa.array(is_new, pa.bool_()))
 
-    def on_watermark(self, states: Kept[Any], before_ms: int, now_ms: int, emitter: Emitter) -> None:
+    def on_watermark(self, states: WholeState[Any], before_ms: int, now_ms: int, emitter: Emitter) -> None:
         if self._within_ms is not None:
             states.value.forget(now_ms - self._within_ms)

@@ -12,7 +12,7 @@ from dirigo.flow.exchange.edge import ByKey, Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.row_functions import combined
-from dirigo.flow.plan.states import Kept
+from dirigo.flow.plan.states import WholeState
 from dirigo.flow.rows.bad_rows import Bad
 from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of, told
 
@@ -41,10 +41,10 @@ class Scan(Operator):
     def exchange(self, port: int) -> Exchange:
         return ByKey(self.name, self.keys)
 
-    def new_states(self) -> Kept[dict[Any, Any]]:
-        return Kept(dict)
+    def new_states(self) -> WholeState[dict[Any, Any]]:
+        return WholeState(dict)
 
-    def on_rows(self, states: Kept[dict[Any, Any]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
+    def on_rows(self, states: WholeState[dict[Any, Any]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         so_far = states.value
         before = {key: so_far.get(key) for key in self._keys_of(batch)}
         outcome = self._run(so_far, batch, check_each=False)

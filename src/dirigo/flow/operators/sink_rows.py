@@ -10,7 +10,7 @@ import pyarrow as pa
 from dirigo.flow.event_time.watermark import END
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.plan.states import Kept
+from dirigo.flow.plan.states import WholeState
 from dirigo.flow.sinks.sink import Sink, Writer
 
 
@@ -39,15 +39,15 @@ class SinkRows(Operator):
     def describe(self) -> str:
         return f"sink {self.sink.name}"
 
-    def new_states(self) -> Kept[list[Writer]]:
-        return Kept(list, lambda writers: sum(writer.held_bytes() for writer in writers))
+    def new_states(self) -> WholeState[list[Writer]]:
+        return WholeState(list, lambda writers: sum(writer.held_bytes() for writer in writers))
 
-    def on_rows(self, states: Kept[list[Writer]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
+    def on_rows(self, states: WholeState[list[Writer]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         writer = self._writer(states, emitter)
         writer.write(batch)
         writer.flush()
 
-    def on_watermark(self, states: Kept[list[Writer]], before_ms: int, now_ms: int, emitter: Emitter) -> None:
+    def on_watermark(self, states: WholeState[list[Writer]], before_ms: int, now_ms: int, emitter: Emitter) -> None:
         if now_ms >= END:
             writer = self._writer(states, emitter)
             writer.close()
@@ -56,7 +56,7 @@ class SinkRows(Operator):
     def on_critical(self, states: Any, payload: Any, emitter: Emitter) -> bool:
         return True  # nobody is downstream
 
-    def _writer(self, states: Kept[list[Writer]], emitter: Emitter) -> Writer:
+    def _writer(self, states: WholeState[list[Writer]], emitter: Emitter) -> Writer:
         if not states.value:
             states.value.append(self.sink.open(self.schema, emitter.partition))
             self._open.append(states.value[0])

@@ -156,7 +156,7 @@ def _captured(container: Any) -> Any:
     return capture_of(container) if container else None
 
 
-class Kept(Generic[T]):
+class WholeState(Generic[T]):
     """What an ordered operator keeps: it runs at its lessor only, so there is never a second part to merge."""
 
     __slots__ = ("_capture", "_fresh", "_measure", "_restored", "value")

@@ -15,7 +15,7 @@ from dirigo.flow.exchange.edge import ByKey, Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.joins.matching import JoinShape
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.plan.states import Kept
+from dirigo.flow.plan.states import WholeState
 from dirigo.flow.rows.captured_batches import captured_batches, restored_batches
 from dirigo.flow.rows.held_bytes import held_bytes
 
@@ -89,8 +89,8 @@ class Join(Operator):
     def exchange(self, port: int) -> Exchange:
         return ByKey(self.name, self._shape.left_on if port == LEFT else self._shape.right_on)
 
-    def new_states(self) -> Kept[tuple[_Side, _Side]]:
-        return Kept(_new_sides, lambda sides: sum(side.held_bytes() for side in sides), _captured, self._restored)
+    def new_states(self) -> WholeState[tuple[_Side, _Side]]:
+        return WholeState(_new_sides, lambda sides: sum(side.held_bytes() for side in sides), _captured, self._restored)
 
     def _restored(self, captured: Any) -> tuple[_Side, _Side]:
         sides = _new_sides()
@@ -98,7 +98,7 @@ class Join(Operator):
             side.restore(batches, keys)
         return sides
 
-    def on_rows(self, states: Kept[tuple[_Side, _Side]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
+    def on_rows(self, states: WholeState[tuple[_Side, _Side]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         own, other = states.value[port], states.value[1 - port]
         keys = _keys_of(batch, self._shape.left_on if port == LEFT else self._shape.right_on)
         here: list[int] = []
