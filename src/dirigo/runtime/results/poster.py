@@ -19,7 +19,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Posted(msgspec.Struct, frozen=True, array_like=True):
-    """What precedes a record batch on its way to the log, or stands for the end of one partition."""
+    """What precedes a record batch on its way to the log, or stands for the end of a partition or a cut through it."""
 
     worker: int
     incarnation: int
@@ -28,6 +28,7 @@ class Posted(msgspec.Struct, frozen=True, array_like=True):
     sink: str
     partition: int
     rows: int  # -1 at the end
+    snapshot: int = 0  # above 0: the snapshot of this number cuts the partition here, and there are no rows
 
 
 class LogAck(msgspec.Struct, frozen=True, array_like=True):
@@ -64,13 +65,13 @@ class LogPosting:
         results = core.results
         now = time.monotonic()
         while results and self._under_way < _UNDER_WAY_BYTES_MOST:
-            job, sink, partition, rows, size = results.popleft()
+            job, sink, partition, rows, size, snapshot = results.popleft()
             if job not in core.jobs:
                 continue
             body = memoryview(b"") if rows is None else memoryview(rows.serialize())
-            count = -1 if rows is None else rows.num_rows
+            count = rows.num_rows if rows is not None else 0 if snapshot else -1
             number = self._sending.last + 1
-            head = _encoder.encode(Posted(*self._who, number, job, sink, partition, count))
+            head = _encoder.encode(Posted(*self._who, number, job, sink, partition, count, snapshot))
             self._sending.add(SentPacket(number, cut((head, body)), ((job, size),)), now)
             self._under_way += size
         if self._sending.is_stuck(now):

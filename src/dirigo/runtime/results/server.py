@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,18 +25,20 @@ import zmq
 from dirigo.runtime.control import Answer, AskedLog, GetLog, LogInfo, Manifest, ReadLog, asked_number
 from dirigo.runtime.controller.checks import WAIT_S_MOST, check_request, check_role
 from dirigo.runtime.errors import ControlError
+from dirigo.runtime.results.epochs import Epochs
 from dirigo.runtime.results.log.errors import LogError, reason_of
 from dirigo.runtime.results.log.files import make_folder, open_file
 from dirigo.runtime.results.log.record import ROWS_MOST
 from dirigo.runtime.results.log.store import ResultLog
 from dirigo.runtime.results.poster import LogAck, Posted
 from dirigo.runtime.results.shelf import Shelf, number_of
-from dirigo.runtime.results.sync import SYNC_BYTES, LogSyncing
+from dirigo.runtime.results.sync import SYNC_BYTES, LogSyncing, OnCut
 from dirigo.runtime.threads import ServiceThread
 from dirigo.runtime.transport.authenticator import Refusals, role_of
 from dirigo.runtime.transport.fragments import joined
 from dirigo.runtime.transport.keys import WORKER, KeyPair
 from dirigo.runtime.transport.link import LinkReceiver
+from dirigo.runtime.transport.signal_socket import SignalSocket
 
 _log = logging.getLogger(__name__)
 RETAIN_BYTES = 1 << 30  # per sink
@@ -80,11 +82,14 @@ class LogServer:
         on_ended: Callable[[str, str | None], None],
         on_broken: Callable[[str], None],
         *,
+        on_cut: OnCut | None = None,
         retain_bytes: int,
         retain_s: float,
     ) -> None:
         """`on_ended`: the logs of a job are complete and on disk, or cannot be, for a reason. `on_broken`: a thread of the
-        server has ended by an error, so there are no results logs any more. Both are called on a thread of the server.
+        server has ended by an error, so there are no results logs any more. `on_cut`: of a job with snapshots, all rows
+        before the cut of this snapshot are on disk, which is at these offsets, by sink. They are called on a thread of the
+        server.
         """
         self.folder = folder
         self._refusals = refusals
@@ -94,6 +99,7 @@ class LogServer:
         self._folder_lock = _alone_in(folder)
         self._lock = threading.Lock()  # around the shelves: the controller adds and closes them
         self._shelves: dict[str, Shelf] = {shelf.job: shelf for shelf in Shelf.find(folder, self._limits)}
+        self._runs: dict[str, Shelf] = {}  # by the id of the generation whose records are taken
         self._newest = {shelf.name: shelf.job for shelf in self._shelves.values()}  # job by name
         self.last_number = max(map(number_of, self._shelves), default=0)  # of a submission in an earlier run
         self._senders: dict[tuple[int, int], LinkReceiver] = {}  # by worker and incarnation
@@ -106,11 +112,18 @@ class LogServer:
         self.socket.router_handover = True  # whoever connects again is the same as before
         own.secure_server(self.socket, door)
         self.endpoint = f"tcp://{host}:{self.socket.bind_to_random_port(f'tcp://{host}')}"
-        self._syncing = LogSyncing(self._shelves, self._lock, lambda job: self._on_ended(job, None), self._give_up)
+        self._shown = SignalSocket()  # readers that wait may be served
+        self._syncing = LogSyncing(
+            self._shelves, self._lock, lambda job: self._on_ended(job, None), self._give_up, self._shown.ring, on_cut
+        )
         self._thread = ServiceThread(self._run, name="results log", on_escape=on_broken)
         self._sync_thread = ServiceThread(self._syncing.run, name="results log, syncing", on_escape=on_broken)
 
     def start(self) -> None:
+        """Begin to serve. Jobs of an earlier run that go on must have been resumed before."""
+        for shelf in self._shelves.values():
+            if shelf.may_go_on:
+                shelf.cut_short()
         self._expire(is_first=True)
         self._thread.start()
         self._sync_thread.start()
@@ -126,6 +139,7 @@ class LogServer:
             for shelf in self._shelves.values():
                 shelf.let_go()
         self.socket.close(0)
+        self._shown.close()
         os.close(self._folder_lock)
 
     # --- for the controller --------------------------------------------------------------------------------------------
@@ -135,22 +149,84 @@ class LogServer:
         before = self._senders
         self._senders = {member: before.get(member) or LinkReceiver() for member in members}
 
-    def add(self, job: str, name: str, manifest: Manifest) -> None:
-        """Begin the logs of a job."""
-        shelf = Shelf.begin(self.folder, job, name, manifest, self._limits)
+    def add(self, job: str, name: str, manifest: Manifest, *, holds_back: bool = False) -> None:
+        """Begin the logs of a job. `holds_back`: its rows become visible when a snapshot with them is committed."""
+        shelf = Shelf.begin(self.folder, job, name, manifest, self._limits, holds_back=holds_back)
         with self._lock:
             self._shelves[job] = shelf
+            self._runs[job] = shelf
             self._newest[name] = job
             over = [each for each in self._shelves.values() if each.is_settled]
         for each in over[: max(0, len(over) - JOBS_KEPT)]:
             self.remove(each.job)
 
+    def resume(self, job: str, cuts: Mapping[str, int] | None, run: str, ended: Mapping[str, Collection[int]]) -> None:
+        """Go on with the logs of a job of an earlier run, before ``start``: see ``roll_back``."""
+        shelf = self._shelves.get(job)
+        if shelf is None or not shelf.may_go_on:
+            raise LogError(f"There are no results of job '{job}' that can be gone on with; submit it again.")
+        shelf.resume(cuts, run, ended)
+        self._runs[run] = shelf
+        self._syncing.ask(job)
+
+    def commit(self, job: str, snapshot: int) -> None:
+        """Readers see what this snapshot covers, as soon as that is noted on disk. Asked again, it changes nothing."""
+        with self._lock:
+            shelf = self._shelves.get(job)
+            if shelf is None or shelf.is_closed:
+                return
+            if not shelf.commit(snapshot):
+                _log.warning("snapshot %d of job %s was committed, and has no cut through its results", snapshot, job)
+                return
+        self._syncing.ask(job)
+
+    def cuts(self, job: str, snapshot: int) -> dict[str, int] | None:
+        """Where a snapshot cuts the logs of a job, by sink; None if all that lies before it is not on disk yet.
+
+        Once all partitions of a job have ended, and ``on_ended`` has said so, that is the end of the logs.
+        """
+        with self._lock:
+            shelf = self._shelves.get(job)
+            if shelf is None:
+                return None
+            cut = shelf.cuts.get(snapshot)
+            if cut is not None and cut.is_synced:
+                return cut.offsets
+            return {sink: log.next for sink, log in shelf.logs.items()} if _is_complete(shelf) else None
+
+    def has_ended(self, job: str) -> bool:
+        """Whether all that will come of a job is on disk, in the generation that is running now."""
+        with self._lock:
+            shelf = self._shelves.get(job)
+            return shelf is not None and _is_complete(shelf)
+
+    def roll_back(self, job: str, cuts: Mapping[str, int] | None, run: str, ended: Mapping[str, Collection[int]]) -> None:
+        """Begin another generation of a job that holds back, at a committed snapshot, or without one from the beginning.
+
+        `cuts`: where that snapshot cut the logs, by sink. `run`: the id of the generation; records of earlier ones are not
+        taken any more. `ended`: partitions of sinks that had ended then. A ``LogError`` says why it cannot be.
+        """
+        with self._lock:
+            shelf = self._shelves.get(job)
+            if shelf is None or shelf.is_closed:
+                raise LogError(f"There are no results of job '{job}' that can be gone on with; submit it again.")
+            self._runs.pop(shelf.run, None)
+            shelf.roll_back(cuts, run, ended)
+            self._runs[run] = shelf
+        self._syncing.ask(job)
+
     def close_job(self, job: str, failed: str | None) -> None:
-        """Nothing more will come; what is there stays readable."""
+        """Nothing more will come; what is there stays readable. Of a job that holds back, that is what was committed.
+
+        If it has finished, it is everything.
+        """
         with self._lock:
             shelf = self._shelves.get(job)
             if shelf is None:
                 return
+            if shelf.holds_back and not shelf.is_closed and failed is None:
+                shelf.commit(shelf.committed + 1)
+            self._runs.pop(shelf.run, None)
             shelf.close(failed)
         self._syncing.ask(job)
 
@@ -158,6 +234,8 @@ class LogServer:
         """Forget the logs of a job that is long over, with their files."""
         with self._lock:
             shelf = self._shelves.pop(job, None)
+            if shelf is not None:
+                self._runs.pop(shelf.run, None)
             if shelf is not None and self._newest.get(shelf.name) == job:
                 del self._newest[shelf.name]
         if shelf is not None:
@@ -166,8 +244,13 @@ class LogServer:
     # --- the thread ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self.socket, zmq.POLLIN)
+        poller.register(self._shown.descriptor, zmq.POLLIN)
         while not self._is_stopping:
-            if self.socket.poll(_POLL_MS):
+            ready = dict(poller.poll(_POLL_MS))
+            self._shown.silence()
+            if self.socket in ready:
                 touched: dict[bytes, tuple[int, int]] = {}
                 for _ in range(_AT_ONCE):
                     try:
@@ -224,9 +307,9 @@ class LogServer:
         if receiving is None or not receiving.accept(posted.number, len(frame)):
             return
         with self._lock:
-            shelf = self._shelves.get(posted.job)
+            shelf = self._runs.get(posted.job)
             if shelf is None or shelf.is_closed:
-                return  # of a job that was cancelled meanwhile
+                return  # of a job that was cancelled meanwhile, or of an earlier generation
             try:
                 self._keep(shelf, posted, frame)
                 return
@@ -253,14 +336,35 @@ class LogServer:
             raise BadRecordError("the job has no such sink")
         if posted.partition not in waiting:
             raise BadRecordError(f"partition {posted.partition} is none, or has ended")
-        if posted.rows == -1:
+        if shelf.epochs is not None:
+            self._keep_apart(shelf.epochs, shelf, posted, frame)
+        elif posted.snapshot:
+            raise BadRecordError("the job has no snapshots")
+        elif posted.rows == -1:
             waiting.discard(posted.partition)
             if not waiting:
                 self._syncing.ask(shelf.job)
-            return
-        _check_rows(frame, log, posted.rows)
-        log.append(frame, posted.rows)
+        else:
+            _check_rows(frame, log, posted.rows)
+            log.append(frame, posted.rows)
         if log.unsynced_bytes >= SYNC_BYTES:
+            self._syncing.ask(shelf.job)
+
+    def _keep_apart(self, epochs: Epochs, shelf: Shelf, posted: Posted, frame: bytes) -> None:
+        """What belongs to different snapshots does not mix."""
+        channel = (posted.sink, posted.partition)
+        if not epochs.takes(channel):
+            raise BadRecordError(f"partition {posted.partition} is none, or has ended")
+        if posted.rows != -1 and not posted.snapshot:
+            _check_rows(frame, shelf.logs[posted.sink], posted.rows)
+            epochs.take_rows(channel, frame, posted.rows)
+            return
+        cuts = len(shelf.cuts)
+        if posted.rows == -1:
+            epochs.end(channel)
+        elif not epochs.cut(channel, posted.snapshot):
+            raise BadRecordError(f"snapshot {posted.snapshot} is not behind the last one of partition {posted.partition}")
+        if len(shelf.cuts) > cuts or shelf.have_all_ended:
             self._syncing.ask(shelf.job)
 
     def _acknowledge(self, identity: bytes, sender: tuple[int, int]) -> None:
@@ -314,20 +418,20 @@ class LogServer:
         sink = self._sink(shelf, request.sink)
         log = shelf.log(sink)
         schema = log.schema.serialize().to_pybytes()
-        has_all = log.ended and shelf.failed is None
-        return LogInfo(shelf.job, sink, schema, log.first, log.next, has_all, shelf.failed)
+        failed = shelf.failed if shelf.committing is None else None  # rows become visible yet
+        return LogInfo(shelf.job, sink, schema, log.first, log.visible, log.ended and shelf.failed is None, failed)
 
     def _read(self, request: ReadLog) -> list[bytes]:
         shelf = self._shelf(request.job)
         log = shelf.log(self._sink(shelf, request.sink))
-        if request.offset >= log.next:
+        if request.offset >= log.visible:
             return []
         return log.read(request.offset, min(request.bytes_max, _READ_BYTES_MOST))
 
     def _is_over(self, request: ReadLog) -> bool:
         """Whether nothing more will come for somebody who waits."""
         shelf = self._shelf(request.job)
-        return shelf.is_closed or shelf.log(request.sink).ended
+        return (shelf.is_closed and shelf.committing is None) or shelf.log(request.sink).ended
 
     def _shelf(self, job: str) -> Shelf:
         shelf = self._shelves.get(self._newest.get(job, job))
@@ -357,6 +461,11 @@ class LogServer:
             self.socket.send_multipart([identity, body], zmq.NOBLOCK)
         except zmq.ZMQError:
             self._refusals.note("an answer to somebody who is gone")
+
+
+def _is_complete(shelf: Shelf) -> bool:
+    """Whether all partitions of a job's sinks have ended, and it is on disk."""
+    return shelf.is_told or all(log.ended for log in shelf.logs.values())
 
 
 def _check_rows(frame: bytes, log: ResultLog, rows: int) -> None:

@@ -1,7 +1,8 @@
 """The thread that brings results to the disk: a slow disk holds up nobody who reads or writes.
 
 Results are on disk when a job is said to have finished, when it has failed or was cancelled, and while it runs after
-``SYNC_EVERY_S`` or ``SYNC_BYTES``, whichever comes first.
+``SYNC_EVERY_S`` or ``SYNC_BYTES``, whichever comes first. Those of a job with snapshots are also before the controller
+learns of a snapshot's cut; and readers see them once it is committed and that is on disk too.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from dirigo.runtime.results.log import LogError
-from dirigo.runtime.results.shelf import Shelf
+from dirigo.runtime.results.log import LogError, manifest
+from dirigo.runtime.results.log.errors import reason_of
+from dirigo.runtime.results.shelf import Cut, Shelf
 
 SYNC_EVERY_S = 1.0
 SYNC_BYTES = 8 << 20  # of one log
+OnCut = Callable[[str, int, dict[str, int]], None]  # (job, snapshot, offsets by sink)
 _log = logging.getLogger(__name__)
 
 
@@ -28,14 +31,18 @@ class LogSyncing:
         lock: threading.Lock,
         on_ended: Callable[[str], None],
         on_failed: Callable[[Shelf, str], None],
+        on_shown: Callable[[], None],
+        on_cut: OnCut | None = None,
     ) -> None:
         """`lock` is around the shelves. The callbacks are called on this thread: all logs of a job are complete and on
-        disk; or they cannot be brought there, for this reason.
+        disk; they cannot be brought there, for this reason; readers see more; they are on disk up to the cut of a snapshot.
         """
         self._shelves = shelves
         self._lock = lock
         self._on_ended = on_ended
         self._on_failed = on_failed
+        self._on_cut = on_cut
+        self._on_shown = on_shown
         self._urgent: set[str] = set()  # jobs
         self._wake = threading.Condition()
         self._is_stopping = False
@@ -77,13 +84,21 @@ class LogSyncing:
                 return
             is_closed = shelf.is_closed
             complete = [log for sink in shelf.complete() if not (log := shelf.logs[sink]).ended]
+            if shelf.holds_back:  # its end is one that may be taken back, until a snapshot with it is committed
+                complete = []
+            run, have_all_ended = shelf.run, shelf.have_all_ended
+            cuts = [(number, cut) for number, cut in shelf.cuts.items() if not cut.is_synced]
+            committing = shelf.committing
         try:
             for log in list(shelf.logs.values()):
                 with self._lock:
                     unsynced = log.take_unsynced()
                 if unsynced is not None:
                     unsynced.sync()
+            if committing is not None:
+                self._show(shelf, committing)
             if is_closed:
+                self._drop_hidden(shelf)
                 shelf.note()  # first: logs that have ended, without a note of a failure, are those of a job that finished
             for log in list(shelf.logs.values()) if is_closed else complete:  # nothing is appended to it any more
                 log.end()
@@ -92,11 +107,45 @@ class LogSyncing:
             return
         with self._lock:
             has_ended = bool(complete) and all(log.ended for log in shelf.logs.values())
+            cuts = cuts if shelf.run == run and not is_closed else []  # or it was rolled back meanwhile
+            for _, cut in cuts:
+                cut.is_synced = True
+            if shelf.holds_back and have_all_ended and shelf.run == run:
+                has_ended, shelf.is_told = not shelf.is_told, True
             if is_closed:
                 shelf.is_settled = True
                 shelf.let_go()
+        if self._on_cut is not None:
+            for number, cut in cuts:
+                self._on_cut(job, number, cut.offsets)
         if has_ended and not is_closed:
             self._on_ended(job)
+
+    def _show(self, shelf: Shelf, cut: Cut) -> None:
+        """Let readers see what a snapshot covers, once that is noted on disk; a sink that ended with it has ended."""
+        for sink, log in shelf.logs.items():
+            to = cut.offsets[sink]
+            if to > log.visible:
+                try:
+                    manifest.mark_visible(log.folder, to)
+                except OSError as error:
+                    why = f"it cannot be noted in '{log.folder}' how far they may be read ({reason_of(error)})"
+                    raise LogError(f"{why}; make room there.") from error
+                with self._lock:
+                    log.show(to)
+        for sink in cut.ended:
+            shelf.logs[sink].end()
+        with self._lock:
+            if shelf.committing is cut:
+                shelf.committing = None
+        self._on_shown()
+
+    def _drop_hidden(self, shelf: Shelf) -> None:
+        """A job is over. What no snapshot covers never becomes visible."""
+        with self._lock:
+            for log in shelf.logs.values():
+                if not log.ended:
+                    log.truncate(log.visible)
 
     def _note_failure(self, shelf: Shelf, error: LogError) -> None:
         with self._lock:

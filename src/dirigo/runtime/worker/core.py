@@ -44,13 +44,14 @@ register_plain(Watermark)  # the most frequent payload of critical messages
 
 
 class Result(NamedTuple):
-    """Rows on their way to the results log; None at the end of a partition."""
+    """Rows on their way to the results log; None at the end of a partition, and where a snapshot cuts it."""
 
     job: str
     sink: str
     partition: int
     rows: pa.RecordBatch | None
     size: int
+    snapshot: int = 0  # its number, at a cut
 
 
 class WorkerCore:
@@ -335,6 +336,11 @@ class WorkerCore:
         if installed is not None:
             installed.posted_bytes += size
         self.results.append(Result(job, sink, partition, rows, size))
+        self.signal.ring()
+
+    def post_cut(self, job: str, sink: str, partition: int, snapshot: int) -> None:
+        """Tell the results log where a snapshot cuts what this partition has posted. As with ``post_result``."""
+        self.results.append(Result(job, sink, partition, None, 0, snapshot))
         self.signal.ring()
 
     # --- wake-ups ------------------------------------------------------------------------------------------------------

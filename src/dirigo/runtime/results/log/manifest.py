@@ -1,5 +1,5 @@
-"""What is known of a log beside its frames: which log it is, what its batches look like, how far it is on disk, and where
-it ends.
+"""What is known of a log beside its frames: which log it is, what its batches look like, how far it is on disk or may be
+read, and where it ends.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dirigo.runtime.results.log.errors import LogError, reason_of
 _FILE: Final = "log.json"
 _ENDED_FILE: Final = "ended"
 _SYNCED_FILE: Final = "synced"
+_VISIBLE_FILE: Final = "visible"
 _VERSION: Final = 2
 
 
@@ -27,13 +28,18 @@ class _Manifest(msgspec.Struct, frozen=True):
     schema: bytes
 
 
-def create(folder: Path, schema: pa.Schema) -> str:
-    """Begin a log: its folder, its schema and a random id, by which it is told from another one in the same place."""
+def create(folder: Path, schema: pa.Schema, *, holds_back: bool = False) -> str:
+    """Begin a log: its folder, its schema and a random id, by which it is told from another one in the same place.
+
+    One that holds back shows what is in it when it is told to.
+    """
     _check_that_batches_stand_alone(schema)
     identity = uuid4().hex
     manifest = _Manifest(_VERSION, identity, schema.serialize().to_pybytes())
     try:
         files.make_folder(folder)
+        if holds_back:
+            mark_visible(folder, 0)
         files.replace_file(folder / _FILE, msgspec.json.encode(manifest))
     except OSError as error:
         raise LogError(
@@ -81,6 +87,16 @@ def mark_synced(folder: Path, to: int) -> None:
 def synced_to(folder: Path) -> int:
     """The offset before which all was on disk once; 0 if nothing was."""
     return _offset_in(folder / _SYNCED_FILE) or 0
+
+
+def mark_visible(folder: Path, to: int) -> None:
+    """Readers see what lies before this offset, and it stays. It must be on disk already."""
+    files.replace_file(folder / _VISIBLE_FILE, _mark(to))
+
+
+def visible_to(folder: Path) -> int | None:
+    """The offset before which readers see what there is; None if the log holds nothing back."""
+    return _offset_in(folder / _VISIBLE_FILE)
 
 
 def check_end(folder: Path, ended: int | None, after: int) -> None:

@@ -45,6 +45,19 @@ class Segment:
         self.rows += rows
         self.newest_ms = time_ms
 
+    def truncate(self, offset: int) -> None:
+        """Forget the records from this offset on. Their bytes are still in the file, behind ``size``."""
+        number = offset - self.first
+        if number >= len(self.starts):
+            return
+        begin = self.starts[number]
+        with self.path.open("rb", buffering=0) as file:
+            for place in sorted(set(self.starts[number:])):
+                head = head_at(file.fileno(), place, self.size)
+                self.rows -= 0 if head is None else head.rows
+        del self.starts[number:]
+        self.size = begin
+
     def load(self, *, with_frames: bool, before: int | None) -> int:
         """Find the records that are in the file; returns how many bytes behind the last one are none.
 
@@ -127,6 +140,7 @@ def read_frames(folder: Path, segments: Sequence[Segment], offset: int, end: int
             raise LogError(f"'{segment.path}' cannot be read ({reason_of(error)}); start from a later offset.") from error
         if not piece:
             return frames or _raise(damaged(folder, offset, segment.behind(offset)))
+        piece = piece[: end - offset]
         frames += piece
         offset += len(piece)
         left -= sum(map(len, piece)) + HEADER_BYTES * len(piece)

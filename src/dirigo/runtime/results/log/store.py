@@ -4,6 +4,9 @@ The job never waits for readers. Records are on disk after ``sync``, and all but
 so a crash of the machine can only have torn these, and opening the log cuts off their tail as far as nothing in it is whole.
 A record that is not whole and has whole ones behind it is no torn tail: nothing is cut, and whoever reads it is told. Nor is
 one that was on disk: ``sync`` writes down how far it came.
+
+A log that holds back, of a job with snapshots, shows readers what lies before ``visible``, which moves when a snapshot is
+committed. What lies behind it may be taken back, and is dropped when the log is opened anew: so of that nothing is promised.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ class Unsynced:
     folder: Path
     descriptors: list[int]
     folders: list[Path]
-    to: int | None  # the offset before which all is on disk then; None if that is known
+    to: int | None  # the offset before which all is on disk then; None if that is known, or not to be written down
 
     def sync(self) -> None:
         try:
@@ -60,7 +63,10 @@ class ResultLog:
 
     With a schema, the log is begun if the folder has none yet; without, it must be there. What a crash left behind the last
     whole record is cut off. At most `retain_bytes` are kept, and nothing older than `retain_s`, in whole segments: the one
-    that is being written stays.
+    that is being written stays, and so does what readers cannot see yet.
+
+    `holds_back`: begin a log that shows nothing before ``show``. `cut`: of such a log, keep what lies before this offset
+    when it is opened; without one, that is what readers could see.
     """
 
     def __init__(
@@ -72,6 +78,8 @@ class ResultLog:
         retain_s: float = 86_400,
         segment_bytes: int = 16 << 20,
         clock: Callable[[], float] = time.time,
+        holds_back: bool = False,
+        cut: int | None = None,
     ) -> None:
         if min(retain_bytes, segment_bytes) < 1 or retain_s <= 0:
             raise LogError("A results log retains at least 1 byte for more than 0 s, in segments of at least 1 byte.")
@@ -81,9 +89,14 @@ class ResultLog:
         # Whole segments are dropped: of few large ones, little of what may be retained would be.
         self._segment_bytes = min(segment_bytes, max(1, retain_bytes // _SEGMENTS_MIN))
         self._clock = clock
-        self.id, self.schema = _begin_or_load(folder, schema)
+        self.id, self.schema = _begin_or_load(folder, schema, holds_back)
         self._ended_at = manifest.ended_at(folder)
         self._synced_to = manifest.synced_to(folder)
+        self._visible_to = manifest.visible_to(folder)  # None if nothing is held back
+        self._hidden_bytes = 0  # of records that readers do not see yet
+        if self._visible_to is not None:
+            self._check_cut(cut)
+            self._synced_to = self._visible_to if cut is None else cut
         self._descriptor: int | None = None
         self._before: int | None = None  # the segment before the active one, while it may not be on disk
         self._new_names = [folder, folder.parent, folder.parent.parent]  # folders whose entries may not be on disk
@@ -98,6 +111,9 @@ class ResultLog:
                 os.ftruncate(self._descriptor, self._active.size)
                 if len(self._segments) > 1:  # who wrote it may have been killed before it was on disk
                     self._before = files.open_file(self._segments[-2].path)
+                if self._visible_to is not None:
+                    self._drop_from(self._synced_to)
+                    self._visible_to = self._synced_to
         except OSError as error:
             self.close()
             raise LogError(f"The results log in '{folder}' cannot be opened ({reason_of(error)}).") from error
@@ -118,6 +134,11 @@ class ResultLog:
     def next(self) -> int:
         """The offset that the next append gets."""
         return self._active.next if self._ended_at is None else self._ended_at
+
+    @property
+    def visible(self) -> int:
+        """The offset before which readers see what there is."""
+        return self.next if self._visible_to is None or self._ended_at is not None else self._visible_to
 
     @property
     def size(self) -> int:
@@ -152,6 +173,8 @@ class ResultLog:
         segment.add(rows, size, now_ms)
         self._bytes += len(head) + size
         self.unsynced_bytes += len(head) + size
+        if self._visible_to is not None:
+            self._hidden_bytes += len(head) + size
         if len(self._segments) > 1:
             self._expire(now_ms)
         return offset
@@ -165,7 +188,8 @@ class ResultLog:
         """What is not on disk yet, for somebody who has the time to bring it there; None if all of it is."""
         if not self.has_unsynced:
             return None
-        taken = Unsynced(self.folder, [], self._new_names, self.next if self.next > self._synced_to else None)
+        is_news = self._visible_to is None and self.next > self._synced_to
+        taken = Unsynced(self.folder, [], self._new_names, self.next if is_news else None)
         try:
             for descriptor in (self._before, self._descriptor):
                 if descriptor is not None:
@@ -175,7 +199,8 @@ class ResultLog:
             raise _not_written(self.folder, error) from error
         self._new_names = []
         self.unsynced_bytes = 0
-        self._synced_to = self.next
+        if is_news:
+            self._synced_to = self.next
         return taken
 
     def sync(self) -> None:
@@ -185,9 +210,13 @@ class ResultLog:
             taken.sync()
 
     def end(self) -> None:
-        """Nothing more will come, and all is on disk; readers learn of it, also after the log was opened anew."""
+        """Nothing more will come, and all is on disk; readers learn of it, also after the log was opened anew.
+
+        What a log holds back must have been shown or dropped before.
+        """
         if self.ended:
             return
+        assert self.visible == self.next, "what is held back is neither shown nor dropped"
         self.sync()
         end = self.next
         try:
@@ -200,7 +229,29 @@ class ResultLog:
         """Frames from `offset` on, about `bytes_max` bytes of them, at least one if there is one."""
         if offset < self.first:
             raise gone(self.folder, offset, self.first)
-        return read_frames(self.folder, self._segments, offset, self.next, bytes_max)
+        return read_frames(self.folder, self._segments, offset, self.visible, bytes_max)
+
+    def show(self, to: int) -> None:
+        """Let readers see what lies before this offset, which was noted on disk: see ``manifest.mark_visible``."""
+        if self._visible_to is not None and to > self._visible_to:
+            self._visible_to = to
+            self._hidden_bytes = self._bytes_from(to)
+
+    def truncate(self, offset: int) -> None:
+        """Take back the records from this offset on, as if they had never come. Nothing that readers see is taken back.
+
+        It needs no disk to be quick: if the machine crashes, opening the log drops what lies behind a snapshot anyway.
+        """
+        if not self.visible <= offset <= self.next:
+            raise LogError(
+                f"The results log in '{self.folder}' cannot go back to offset {offset}: readers see what lies before "
+                f"{self.visible}, and it ends at {self.next}; submit the job again."
+            )
+        if offset < self.next:
+            try:
+                self._drop_from(offset)
+            except OSError as error:
+                raise _not_written(self.folder, error) from error
 
     def expire(self) -> None:
         """Drop what is too old. Appending does it too: this is for logs to which nothing comes any more."""
@@ -212,6 +263,47 @@ class ResultLog:
             if descriptor is not None:
                 os.close(descriptor)
         self._descriptor = self._before = None
+
+    def _check_cut(self, cut: int | None) -> None:
+        if cut is None or cut == self._ended_at or (self._ended_at is None and cut >= (self._visible_to or 0)):
+            return
+        last = self._visible_to if self._ended_at is None else self._ended_at
+        raise LogError(
+            f"The results log in '{self.folder}' shows what lies before offset {last}, and the snapshot was at {cut}; "
+            "submit the job again."
+        )
+
+    def _bytes_from(self, offset: int) -> int:
+        """Bytes of the records from this offset on."""
+        size = 0
+        for segment in reversed(self._segments):
+            if segment.next <= offset:
+                break
+            size += segment.size - (0 if offset <= segment.first else segment.starts[offset - segment.first])
+        return size
+
+    def _drop_from(self, offset: int) -> None:
+        """Drop records, the newest file first: a crash in between leaves a shorter log, and no hole in it."""
+        segments = self._segments
+        if segments[-1].next <= offset:
+            return
+        while segments and segments[-1].first >= offset:
+            segments[-1].path.unlink(missing_ok=True)
+            del segments[-1]
+        if segments:
+            segments[-1].truncate(offset)
+        if not segments or segments[-1].next < offset:  # what lay before it is damaged, and keeps its offsets
+            segments.append(Segment.beginning(self.folder, offset))
+        self._active = segments[-1]
+        self._bytes = sum(segment.size for segment in segments)
+        self._hidden_bytes = self._bytes_from(self._visible_to or 0)
+        self.close()
+        self._descriptor = self._open_active()
+        os.ftruncate(self._descriptor, self._active.size)
+        if len(segments) > 1:
+            self._before = files.open_file(segments[-2].path)
+        if self.folder not in self._new_names:  # a file that was removed may be made again
+            self._new_names.append(self.folder)
 
     def _load(self) -> None:
         """Find the records. Only in the last two segments of a log that has not ended can one be torn: see ``_roll``."""
@@ -246,7 +338,11 @@ class ResultLog:
 
     def _expire(self, now_ms: int) -> None:
         segments = self._segments
-        while len(segments) > 1 and (self._bytes > self._retain_bytes or segments[0].newest_ms < now_ms - self._retain_ms):
+        visible = self.visible
+        while len(segments) > 1 and segments[0].next <= visible:
+            is_too_much = self._bytes - self._hidden_bytes > self._retain_bytes
+            if not is_too_much and segments[0].newest_ms >= now_ms - self._retain_ms:
+                break
             try:
                 segments[0].path.unlink(missing_ok=True)
             except OSError as error:
@@ -292,9 +388,9 @@ def _not_written(folder: Path, error: OSError) -> LogError:
     return LogError(f"The results log in '{folder}' cannot be written ({reason_of(error)}); make room for it.")
 
 
-def _begin_or_load(folder: Path, schema: pa.Schema | None) -> tuple[str, pa.Schema]:
+def _begin_or_load(folder: Path, schema: pa.Schema | None, holds_back: bool) -> tuple[str, pa.Schema]:
     if schema is not None and not manifest.exists(folder):
-        return manifest.create(folder, schema), schema
+        return manifest.create(folder, schema, holds_back=holds_back), schema
     identity, stored = manifest.load(folder)
     if schema is not None and not stored.equals(schema):
         raise LogError(f"The results log in '{folder}' has other columns than the ones to write; choose another folder.")

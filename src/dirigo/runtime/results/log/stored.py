@@ -19,6 +19,7 @@ class StoredLog:
         self.id, self.schema = manifest.load(folder)
         self._ended_at = manifest.ended_at(folder)  # before the records: none comes after the end
         self._synced_to = manifest.synced_to(folder)
+        self._visible_to = manifest.visible_to(folder)  # before the records, too: those that lie before it do not change
         self._segments = _load(folder, self._ended_at) or [Segment.beginning(folder, 0)]
         manifest.check_end(folder, self._ended_at, self._segments[-1].next)
 
@@ -34,6 +35,8 @@ class StoredLog:
     def next(self) -> int:
         if self._ended_at is not None:
             return self._ended_at
+        if self._visible_to is not None:
+            return self._visible_to
         return max(self._segments[-1].next, self._synced_to)
 
     def read(self, offset: int, bytes_max: int) -> list[bytes]:
