@@ -42,7 +42,7 @@ def rollup(folder: str) -> dg.Dataflow:
     read = flow.source(dg.from_generator(readings, columns, READINGS, time="at", name="readings"))
     by_room = read.join_table(SENSORS, on="sensor").key_by("room")
     quarters = by_room.window(dg.Tumbling("15m")).aggregate(low=dg.min("celsius"), high=dg.max("celsius"))
-    quarters.sink(dg.to_parquet(folder, overwrite=True))
+    quarters.sink(dg.to_parquet(folder, mode="overwrite"))
     averages = by_room.window(dg.Sliding("30m", every="10m")).aggregate(celsius=dg.avg("celsius"))
     warm = averages.filter(dg.col("celsius") > 24)
     warm.select("room", "celsius", until=dg.col("window_end").format_time("%H:%M")).sink(dg.to_memory(name="warm"))

@@ -33,7 +33,7 @@ def ticks(first, count):
 
 flow = dg.Dataflow("ticks")
 rows = flow.source(dg.from_generator(ticks, {"n": int, "ts": int}, block=20, time="ts"))
-rows.key_by("n").window(dg.Tumbling("1h")).aggregate(count=dg.count()).sink(dg.to_json_lines("OUT", overwrite=True))
+rows.key_by("n").window(dg.Tumbling("1h")).aggregate(count=dg.count()).sink(dg.to_json_lines("OUT", mode="overwrite"))
 """
 SHOWN = """
 import dirigo as dg

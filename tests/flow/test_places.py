@@ -30,7 +30,7 @@ def test_a_sink_cannot_replace_what_its_flow_reads(tmp_path: Path, sink: type[dg
     run(flow, writes=True)
     again = dg.Dataflow("again")
     read = dg.from_parquet if sink is dg.to_parquet else dg.from_json_lines
-    again.source(read(tmp_path)).sink(sink(tmp_path, overwrite=True))  # type: ignore[arg-type, call-arg]
+    again.source(read(tmp_path)).sink(sink(tmp_path, mode="overwrite"))  # type: ignore[arg-type, call-arg]
     with pytest.raises(dg.FlowError, match=r"writes to the folder that .* reads"):
         run(again, writes=True)
     kept = dg.to_memory()

@@ -152,7 +152,7 @@ def test_every_operator_with_a_state_is_among_them(tmp_path: Path) -> None:
     met: set[type[Operator]] = set()
     for build in CASES.values():
         flow = dg.Dataflow("sizes")
-        build(flow).sink(dg.to_parquet(tmp_path / "out", overwrite=True))
+        build(flow).sink(dg.to_parquet(tmp_path / "out", mode="overwrite"))
         met |= {type(stage.operator) for stage in BoundJob(flow).plan.stages}
     kinds = _kinds(Operator)
     stateful = {kind for kind in kinds if kind.new_states is not Operator.new_states}

@@ -43,7 +43,7 @@ def test_a_running_job_has_its_folder_for_itself(
     monkeypatch.chdir(tmp_path)
     for name in (out, "out", "link", "logs/../out", out.as_uri()):
         with pytest.raises(ControlError) as found:
-            cluster.client.submit(writing("second", name, overwrite=True))
+            cluster.client.submit(writing("second", name, mode="overwrite"))
         assert str(found.value) == (
             f"sink 'files-of-second' of job 'second' cannot write to '{out}': job 'first', which is running, writes there "
             "in its sink 'files-of-first'; choose another place, or cancel that job and wait for its end."
@@ -65,7 +65,7 @@ def test_a_folder_is_free_once_its_job_is_over(cluster: PretendedCluster, tmp_pa
     first = cluster.client.submit(writing("first", tmp_path / "out"))
     first.cancel()
     until(lambda: first.status().state == "cancelled", "it is over")
-    cluster.client.submit(writing("second", tmp_path / "out", overwrite=True))
+    cluster.client.submit(writing("second", tmp_path / "out", mode="overwrite"))
 
 
 def test_a_job_that_is_not_submitted_after_all_keeps_no_place(cluster: PretendedCluster, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_job_that_is_not_submitted_after_all_keeps_no_place(cluster: Pretended
     (tmp_path / "out" / "part-0-00000.parquet").touch()
     with pytest.raises(dg.FlowError, match="already has files in it"):
         cluster.client.submit(writing("first", tmp_path / "out"))
-    cluster.client.submit(writing("first", tmp_path / "out", overwrite=True))
+    cluster.client.submit(writing("first", tmp_path / "out", mode="overwrite"))
     with pytest.raises(ControlError, match="a job 'first' is running already"):
         cluster.client.submit(writing("first", tmp_path / "other"))
     cluster.client.submit(writing("other", tmp_path / "other"))

@@ -181,12 +181,12 @@ def json_rows(sink: dg.Sink) -> Iterator[dict[str, Any]]:
 def test_to_parquet() -> None:
     check_sink(lambda folder: dg.to_parquet(folder / "out"), parquet_rows)
     check_sink(lambda folder: dg.to_parquet(folder / "out", rows_per_file=3), parquet_rows)
-    check_sink(lambda folder: dg.to_parquet(folder / "out", overwrite=True), parquet_rows, again="replaces")
+    check_sink(lambda folder: dg.to_parquet(folder / "out", mode="overwrite"), parquet_rows, again="replaces")
 
 
 def test_to_json_lines() -> None:
     check_sink(lambda folder: dg.to_json_lines(folder / "out"), json_rows)
-    check_sink(lambda folder: dg.to_json_lines(folder / "out", overwrite=True), json_rows, again="replaces")
+    check_sink(lambda folder: dg.to_json_lines(folder / "out", mode="overwrite"), json_rows, again="replaces")
 
 
 def collected(sink: dg.Sink) -> pa.Table:

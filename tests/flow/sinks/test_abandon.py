@@ -71,6 +71,6 @@ def test_an_abandoned_file_shows_no_half_of_a_row(tmp_path: Path, sink: Any) -> 
     writer.abandon()
     writer.close()
     left = list((tmp_path / "out").iterdir())
-    assert not [file for file in left if file.suffix == ".tmp"]
+    assert not [file for file in left if file.name.startswith(".")]
     assert all(file.read_text().endswith("\n") for file in left if file.suffix == ".jsonl")
     assert not list((tmp_path / "out").glob("*.parquet"))

@@ -47,7 +47,7 @@ def test_a_line_says_every_type_as_promised(tmp_path: Path) -> None:
     writer = to_json_lines(tmp_path).open(SCHEMA, 0)
     writer.write(pa.RecordBatch.from_pylist([ROW, dict.fromkeys(ROW)], schema=SCHEMA))
     writer.close()
-    first, second = (tmp_path / "part-0.jsonl").read_text().splitlines()
+    first, second = (tmp_path / "part-0-00000.jsonl").read_text().splitlines()
     assert json.loads(first) == {
         "n": 2**60,
         "at": "2026-01-02T03:04:05.678Z",
@@ -81,18 +81,18 @@ def test_a_dictionary_encoded_column_is_written_as_its_values(tmp_path: Path) ->
     writer = to_json_lines(tmp_path).open(batch.schema, 0)
     writer.write(batch)
     writer.close()
-    assert (tmp_path / "part-0.jsonl").read_text() == '{"a":"x"}\n{"a":"y"}\n{"a":"x"}\n'
+    assert (tmp_path / "part-0-00000.jsonl").read_text() == '{"a":"x"}\n{"a":"y"}\n{"a":"x"}\n'
 
 
 def test_all_lines_so_far_are_complete_after_a_flush(tmp_path: Path) -> None:
     batch = pa.record_batch({"a": ["x" * 100] * 1000})
     writer = to_json_lines(tmp_path).open(batch.schema, 7)
-    path = tmp_path / "part-7.jsonl"
+    path = tmp_path / "part-7-00000.jsonl"
     written = 0
     for _ in range(10):
         writer.write(batch)
         written += 1000
-        text = path.read_bytes()
+        text = path.read_bytes() if path.exists() else b""
         assert not text or text.endswith(b"}\n")
         writer.flush()
         assert path.read_bytes().count(b"}\n") == written
@@ -106,18 +106,22 @@ def test_every_partition_has_a_file_even_if_it_is_empty(tmp_path: Path) -> None:
     for partition in range(2):
         sink.open(SCHEMA, partition).close()
     assert [(path.name, path.stat().st_size) for path in sorted((tmp_path / "new").iterdir())] == [
-        ("part-0.jsonl", 0),
-        ("part-1.jsonl", 0),
+        ("part-0-00000.jsonl", 0),
+        ("part-1-00000.jsonl", 0),
     ]
 
 
 def test_earlier_results_are_kept_unless_the_user_says_otherwise(tmp_path: Path) -> None:
     to_json_lines(tmp_path).open(SCHEMA, 4).close()
-    with pytest.raises(FlowError, match="overwrite=True"):
+    with pytest.raises(FlowError, match='mode="overwrite"'):
         to_json_lines(tmp_path).prepare(SCHEMA)
-    assert (tmp_path / "part-4.jsonl").exists()
-    to_json_lines(tmp_path, overwrite=True).prepare(SCHEMA)
-    assert list(tmp_path.iterdir()) == []
+    assert (tmp_path / "part-4-00000.jsonl").exists()
+    sink = to_json_lines(tmp_path, mode="overwrite")
+    sink.prepare(SCHEMA)
+    assert (tmp_path / "part-4-00000.jsonl").exists()
+    sink.open(SCHEMA, 4).close()
+    (new,) = tmp_path.iterdir()
+    assert new.name.startswith("part-4-00001-")
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(FlowError, match=r"thesis\.txt' is no earlier result"):
-        to_json_lines(tmp_path, overwrite=True).prepare(SCHEMA)
+        to_json_lines(tmp_path, mode="overwrite").prepare(SCHEMA)

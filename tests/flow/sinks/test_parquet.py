@@ -63,7 +63,8 @@ def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     writer = to_parquet(tmp_path, rows_per_file=100_000).open(SCHEMA, 0)
     writer.write(batch(0, 70_000))
     writer.flush()
-    assert names_in(tmp_path) == [".part-0-00000.parquet.tmp"]
+    (hidden,) = names_in(tmp_path)
+    assert hidden.startswith(".part-0-00000.parquet.")
     with pytest.raises(FlowError, match="there are no files"):
         from_parquet(tmp_path)
     writer.write(batch(70_000, 30_000))
@@ -95,19 +96,24 @@ def test_earlier_results_are_kept_unless_the_user_says_otherwise(tmp_path: Path)
     writer = to_parquet(tmp_path, rows_per_file=5).open(SCHEMA, 0)
     writer.write(batch(0, 10))
     writer.close()
-    (tmp_path / ".part-1-00000.parquet.tmp").write_text("left by a crash")
-    with pytest.raises(FlowError, match="overwrite=True"):
+    (tmp_path / ".part-1-00000.parquet.g0-12345678").write_text("left by a crash")
+    with pytest.raises(FlowError, match='mode="overwrite"'):
         to_parquet(tmp_path).prepare(SCHEMA)
     assert len(names_in(tmp_path)) == 3
-    to_parquet(tmp_path, overwrite=True).prepare(SCHEMA)
-    assert names_in(tmp_path) == []
+    sink = to_parquet(tmp_path, rows_per_file=5, mode="overwrite")
+    sink.prepare(SCHEMA)
+    assert [name for name in names_in(tmp_path) if name.startswith("part")] == names_in(tmp_path)[1:]
+    writer = sink.open(SCHEMA, 0)
+    writer.write(batch(0, 5))
+    (new,) = names_in(tmp_path)
+    assert new.startswith("part-0-00002-")
 
 
 def test_files_of_others_are_never_removed(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     (tmp_path / "part-0-00000.parquet").write_text("")
     with pytest.raises(FlowError, match=r"thesis\.txt' is no earlier result"):
-        to_parquet(tmp_path, overwrite=True).prepare(SCHEMA)
+        to_parquet(tmp_path, mode="overwrite").prepare(SCHEMA)
     assert names_in(tmp_path) == ["part-0-00000.parquet", "thesis.txt"]
 
 

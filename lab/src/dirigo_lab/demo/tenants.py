@@ -64,7 +64,7 @@ class Tenant:
             self.query, slo=slo, splits=self.splits, partitions=self.partitions, combines_early=self.works_at == "bids"
         )
         rows = QUERIES[self.query].function(flow, _Bids(self, self.events(seconds), is_shaped))
-        rows.sink(to_nothing() if out is None else to_parquet(out / self.query, overwrite=True))
+        rows.sink(to_nothing() if out is None else to_parquet(out / self.query, mode="overwrite"))
         flow.emulate(self._operator(flow), per_row=f"{round(self.bid_ms * 1000)}us", cpu=self.cpu)
         return flow
 

@@ -50,7 +50,7 @@ def run_on_cluster(
         for name in names:
             query = query_named(name)
             flow = Dataflow(query.name, splits=workers, slo=slo)
-            sink: Sink = to_nothing() if out is None else to_parquet(out / query.name, overwrite=True)
+            sink: Sink = to_nothing() if out is None else to_parquet(out / query.name, mode="overwrite")
             query.function(flow, GeneratedTables(events, rate, in_real_time=paced)).sink(sink)
             rows_of[name] = _rows_read_by(flow)
             jobs[name] = cluster.submit(flow, strategy=strategy)

@@ -85,7 +85,7 @@ def run_query(
     if out is None:
         sink = to_callback(lambda batch: rows_seen.append(batch.num_rows), batches=True, name="count")
     else:
-        sink = to_parquet(out / query.name, overwrite=True)
+        sink = to_parquet(out / query.name, mode="overwrite")
     flow = Dataflow(query.name, slo=slo)
     query.function(flow, GeneratedTables(events, rate)).sink(sink)
     chosen = strategy_of(strategy) if strategy is not None else None if chaos else Fifo()
