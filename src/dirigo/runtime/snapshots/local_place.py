@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -17,7 +18,6 @@ from dirigo.runtime.snapshots.places import Buffer
 
 _FILE_MODE: Final = 0o600
 _GATHERED_BYTES: Final = 1 << 20  # small buffers are written together, larger ones from where they are
-_PROBE: Final = "probe"
 UNFINISHED: Final = ".unfinished"
 
 
@@ -37,8 +37,9 @@ class LocalPlace:
             make_folder(self.path)
             for made in missing:
                 sync_folder(made.parent)
-        self.write(f"{_PROBE}-{os.getpid()}", [b"\0"])
-        self.remove_files([f"{_PROBE}-{os.getpid()}"])
+        probe = f"probe-{uuid4().hex}"  # of nobody else's, on whatever machine
+        self.write(probe, [b"\0"])
+        self.remove_files([probe])
 
     def write(self, name: str, buffers: Iterable[Buffer]) -> None:
         # By process, so that nobody who writes the same file gets into the way of this one before it is whole.

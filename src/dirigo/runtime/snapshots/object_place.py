@@ -7,17 +7,15 @@ checked, so a store that leaves half a file behind does no harm.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from dirigo.runtime.snapshots.errors import DamagedSnapshot, told
 from dirigo.runtime.snapshots.places import Buffer
-
-_PROBE: Final = "probe"
 
 
 class ObjectPlace:
@@ -35,8 +33,9 @@ class ObjectPlace:
         with told(self.shown, "write"):
             if self.path:
                 self.file_system.create_dir(self.path, recursive=True)
-        self.write(f"{_PROBE}-{os.getpid()}", [b"\0"])
-        self.remove_files([f"{_PROBE}-{os.getpid()}"])
+        probe = f"probe-{uuid4().hex}"  # of nobody else's, on whatever machine
+        self.write(probe, [b"\0"])
+        self.remove_files([probe])
 
     def write(self, name: str, buffers: Iterable[Buffer]) -> None:
         with told(self.shown, "write"):
