@@ -159,5 +159,5 @@ def part_of(name: str) -> tuple[int, int]:
 
 TestSnapshots = Snapshots.TestCase
 TestSnapshots.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
