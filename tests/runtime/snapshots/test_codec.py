@@ -121,7 +121,7 @@ def test_a_slice_is_written_without_the_rest() -> None:
 
 @pytest.mark.parametrize("length", [3, LARGE])
 def test_what_could_be_changed_can_be_changed_again(length: int) -> None:
-    captured = {"sums": np.zeros(length), "bytes": bytearray(length)}
+    captured: dict[str, Any] = {"sums": np.zeros(length), "bytes": bytearray(length)}
     text = joined(captured)
     for memory in (text, text.toreadonly(), bytes(text)):
         found = decode(memory)

@@ -70,6 +70,7 @@ class Snapshots(RuleBasedStateMachine):
     def retain(self, last: int, dies_at: int | None) -> None:
         usable = [info.number for info in self.store.manifests() if info.is_whole][-last:]
         promised = {number for number in usable if self.is_intact(number)}
+        before = {name for name in self.place.files() if name.startswith("part")}
         self.place.dies_at = dies_at
         died = False
         try:
@@ -84,8 +85,8 @@ class Snapshots(RuleBasedStateMachine):
             needed = {ref.file for number in usable for _, ref in self.bodies_of(number)}
             parts = {name for name in self.place.files() if name.startswith("part")}
             newest = self.manifests[usable[-1]]
-            later = {name for name in parts if part_of(name)[0] > newest.number or part_of(name)[1] > newest.generation}
-            assert parts == needed & parts | later
+            later = {name for name in before if part_of(name)[0] > newest.number or part_of(name)[1] > newest.generation}
+            assert parts == needed & before | later
 
     @rule()
     def begin_again(self) -> None:
