@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ def service(home: Path) -> Iterator[dg.Service]:
         yield service
         for job in service.jobs():
             if job.ended_s is None:
-                service.job(job.id).cancel()
+                with suppress(dg.ControlError):  # it is over already, but for its last figures
+                    service.job(job.id).cancel()
                 service.job(job.id).wait(PATIENCE_S)
 
 
