@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,64 +32,71 @@ class Abort:
 
 
 class ScriptedSource(Source):
-    """Stands in for another source: the same columns and time, but rows from a script."""
+    """Stands in for another source: the same columns and time, but rows from a script.
+
+    The script may grow as the test goes. It is kept, so a split that is opened later can go on at any place of it.
+    """
 
     def __init__(self, like: Source, script: Iterable[Any] = (), *, ends: bool = True) -> None:
         super().__init__(like.schema, name=like.name, is_bounded=True, time=like.time)
         self.out_of_orderness_ms = like.out_of_orderness_ms
         self.idle_after_ms = like.idle_after_ms
-        self._script = list(script)
-        self._ends = ends
-        self.opened: list[ScriptedSplit] = []
+        self.script = list(script)
+        self.ends = ends
+
+    @property
+    def is_replayable(self) -> bool:
+        return True
 
     def splits(self, wanted: int) -> Sequence[Split]:  # noqa: ARG002  # a script cannot be split
-        split = ScriptedSplit(self, self._script, self._ends)
-        self.opened.append(split)
-        return [split]
+        return [ScriptedSplit(self)]
+
+    def push(self, items: Iterable[Any]) -> None:
+        if self.ends:
+            raise FlowError(f"the source '{self.name}' has ended; push rows before end().")
+        self.script.extend(items)
+
+    def end(self) -> None:
+        self.ends = True
 
 
 class ScriptedSplit(Split):
-    """The one reader of a script."""
+    """The one reader of a script. Its position is the place in the script, and when a pause is over."""
 
-    def __init__(self, source: ScriptedSource, script: Sequence[Any], ends: bool) -> None:
+    def __init__(self, source: ScriptedSource) -> None:
         self._source = source
-        self._script = deque(script)
-        self._ends = ends
+        self._place = 0
         self._number = 1  # of the next row
+        self._is_closed = False
 
     @property
     def ended(self) -> bool:  # type: ignore[override]  # a plain attribute elsewhere
-        return self._ends and not self._script and not self._is_paused()
+        is_over = self._source.ends and self._place >= len(self._source.script)
+        return self._is_closed or (is_over and not self._is_paused())
 
     @property
     def is_open(self) -> bool:
         """Whether more rows may be pushed."""
-        return not self._ends
-
-    def push(self, items: Iterable[Any]) -> None:
-        if not self.is_open:
-            raise FlowError(f"the source '{self._source.name}' has ended; push rows before end().")
-        self._script.extend(items)
-
-    def end(self) -> None:
-        self._ends = True
+        return not self._source.ends
 
     def read(self, rows_max: int) -> SourceBatch | None:
-        if self._is_paused():
+        if self._is_closed or self._is_paused():
             return None
         self.next_due_s = None
+        script = self._source.script
         rows: list[Any] = []
-        while self._script and len(rows) < rows_max:
-            item = self._script[0]
+        while self._place < len(script) and len(rows) < rows_max:
+            item = script[self._place]
             if isinstance(item, Pause | Abort):
                 if rows:
                     break
-                self._script.popleft()
+                self._place += 1
                 if isinstance(item, Abort):
                     raise Aborted(f"the source '{self._source.name}' aborted: {item.reason}.")
                 self.next_due_s = self.clock() + positive_milliseconds(item.duration, "Pause") / 1000
                 return None
-            rows.append(self._script.popleft())
+            rows.append(item)
+            self._place += 1
         if not rows:
             return None
         read_batch = fit_rows(rows, self._source.schema, self._source.name, self._number)
@@ -98,7 +104,13 @@ class ScriptedSplit(Split):
         return read_batch
 
     def close(self) -> None:
-        self._script.clear()
+        self._is_closed = True
+
+    def position(self) -> list[Any]:
+        return [self._place, self._number, self.next_due_s]
+
+    def seek(self, position: Sequence[Any]) -> None:
+        self._place, self._number, self.next_due_s = position
 
     def _is_paused(self) -> bool:
         return self.next_due_s is not None and self.clock() < self.next_due_s

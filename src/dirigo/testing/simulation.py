@@ -142,8 +142,7 @@ class Simulation:
                     f"the source '{reader.source.name}' never ends; use advance(...), or give it other rows with rows=..."
                 )
         for source in self._scripted.values():
-            for split in source.opened:
-                split.end()
+            source.end()
         self._run()
         unfinished = self.cluster.unfinished()
         for flow in self.flows.values():
@@ -175,13 +174,11 @@ class Simulation:
 
     def push(self, source: str, rows: Iterable[Any]) -> None:
         """Hand rows to an open source; they are read when time goes on."""
-        for split in self._open(source).opened:
-            split.push(rows)
+        self._open(source).push(rows)
 
     def end(self, source: str) -> None:
         """No more rows come from an open source."""
-        for split in self._open(source).opened:
-            split.end()
+        self._open(source).end()
 
     def _open(self, source: str) -> ScriptedSource:
         script = self._scripted.get(self._sources.of(source))

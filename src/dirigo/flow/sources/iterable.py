@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import time as clock
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from dirigo.flow.sources.fit import fit_batch, fit_rows
 from dirigo.flow.sources.source import Source, SourceBatch, Split, require_wanted
 
 _PEEKED_ROWS: Final = 100
+_NO_ITEM: Final = object()
 
 
 def from_iterable(
@@ -69,6 +70,11 @@ class IterableSource(Source):
             found, name=name, is_bounded=True, time=time, out_of_orderness=out_of_orderness, idle_after=idle_after
         )
 
+    @property
+    def is_replayable(self) -> bool:
+        """A generator is gone once it was read, and a set has another order in each process."""
+        return not isinstance(self._rows, (Iterator, Set))
+
     def splits(self, wanted: int) -> Sequence[Split]:
         require_wanted(wanted, self.name)
         if isinstance(self._rows, Iterator):
@@ -78,7 +84,7 @@ class IterableSource(Source):
                     " that returns a new generator."
                 )
             self._is_spent = True
-        return [IterableSplit(self._new_iterator, self.schema, self.name)]
+        return [IterableSplit(self._new_iterator, self.schema, self.name, is_replayable=self.is_replayable)]
 
     def _new_iterator(self) -> Iterator[Any]:
         rows = _listed(self._rows(), self.name) if callable(self._rows) else self._rows
@@ -98,14 +104,22 @@ class IterableSource(Source):
 
 
 class IterableSplit(Split):
-    """The one reader of an iterable, which is begun with the first read. What takes long to come is given as it comes."""
+    """The one reader of an iterable, which is begun with the first read. What takes long to come is given as it comes.
 
-    def __init__(self, begin: Callable[[], Iterator[Any]], schema: pa.Schema, what: str) -> None:
+    The position is how many items were given, how many rows of the next one if it is a table, and the number of the next
+    row. After a seek, the items up to there are taken again, a few milliseconds at a time.
+    """
+
+    def __init__(self, begin: Callable[[], Iterator[Any]], schema: pa.Schema, what: str, *, is_replayable: bool) -> None:
         self._begin = begin
         self._rows: Iterator[Any] | None = None
         self._schema = schema
         self._what = what
+        self._is_replayable = is_replayable
         self._batches: deque[pa.RecordBatch] = deque()  # rest of the whole batches among the items
+        self._of_table = 0  # rows of the table at hand that were given
+        self._items = 0  # that were taken
+        self._skipped = 0  # items that a seek goes past
         self._number = 1  # of the next row
 
     def read(self, rows_max: int) -> SourceBatch | None:
@@ -115,16 +129,23 @@ class IterableSplit(Split):
             return None
         if self._rows is None:
             self._rows = self._begin()
-        rows: list[Any] = []
         until = clock.monotonic() + self.read_for_s
+        if self._items < self._skipped and not self._skip(self._rows, until):
+            return None
+        rows: list[Any] = []
         for row in self._rows:
+            self._items += 1
             if isinstance(row, (pa.RecordBatch, pa.Table)):
-                self._batches.extend([row] if isinstance(row, pa.RecordBatch) else row.to_batches())
+                self._take_table(row)
                 break
+            if self._of_table:
+                raise self._changed()
             rows.append(row)
             if len(rows) >= rows_max or clock.monotonic() >= until:
                 break
         else:
+            if self._of_table:
+                raise self._changed()
             self.ended = True
         if not rows:
             return self._read_batch(rows_max) if self._batches else None
@@ -139,6 +160,36 @@ class IterableSplit(Split):
         if close is not None:
             close()  # a generator frees what it holds
 
+    def position(self) -> list[int] | None:
+        if not self._is_replayable:
+            return None
+        given = self._items - bool(self._batches)  # a table with rows left is not given yet
+        return [max(given, self._skipped), self._of_table, self._number]
+
+    def seek(self, position: list[int]) -> None:
+        self._skipped, self._of_table, self._number = position
+
+    def _skip(self, rows: Iterator[Any], until: float) -> bool:
+        """Take the items that were given before the position; whether that is done, or time is over."""
+        while self._items < self._skipped:
+            if next(rows, _NO_ITEM) is _NO_ITEM:
+                raise self._changed()
+            self._items += 1
+            if clock.monotonic() >= until:
+                return self._items == self._skipped
+        return True
+
+    def _take_table(self, table: pa.RecordBatch | pa.Table) -> None:
+        if table.num_rows < self._of_table:
+            raise self._changed()
+        self._batches.extend([table] if isinstance(table, pa.RecordBatch) else table.to_batches())
+        skipped = self._of_table
+        while skipped:
+            batch = self._batches.popleft()
+            if batch.num_rows > skipped:
+                self._batches.appendleft(batch.slice(skipped))
+            skipped -= min(skipped, batch.num_rows)
+
     def _read_batch(self, rows_max: int) -> SourceBatch:
         batch = self._batches.popleft()
         if batch.num_rows > rows_max:
@@ -146,7 +197,13 @@ class IterableSplit(Split):
             batch = batch.slice(0, rows_max)
         read_batch = fit_batch(batch, self._schema, self._what, self._number)
         self._number += batch.num_rows
+        self._of_table = self._of_table + batch.num_rows if self._batches else 0
         return read_batch
+
+    def _changed(self) -> FlowError:
+        return FlowError(
+            f"{self._what}: it has fewer rows now than were read before row {self._number}; give the same rows each time."
+        )
 
 
 def _listed(rows: Any, what: str) -> Any:

@@ -63,3 +63,9 @@ class LoadSchedule(Schedule):
         numbers = np.arange(self._given, self._given + count, dtype=np.float64)
         self._given += count
         return self._load.due(numbers * self._stride + self._first)
+
+    def position(self, waiting: int) -> int:
+        return self._given - waiting
+
+    def seek(self, position: int) -> None:
+        self._given = position

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time as clock
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,9 @@ class LineBlock:
     first_line: int
     is_too_long: bool = False
     """It is the beginning of one line that is longer than the limit; the rest was skipped."""
+    offset: int = 0
+    """Where it begins in the file, decompressed, and how long it is there."""
+    length: int = 0
 
 
 class LineBlocks:
@@ -35,6 +39,8 @@ class LineBlocks:
         self._line_limit = line_limit
         self._carried = b""  # the beginning of a line whose end is not read yet
         self._line = 1
+        self._read_bytes = 0
+        self._end = 0  # of the last block, in the file
         self._is_at_end = False
         self._is_fresh = True
 
@@ -61,11 +67,53 @@ class LineBlocks:
         last = b"".join(parts)
         return self._block(last + b"\n") if last else None
 
+    def go_to(self, offset: int, until: float) -> bool:
+        """Go to this place, before anything is read; whether it is reached by a time, or else go on later.
+
+        What is compressed has to be decompressed up to there.
+        """
+        if self._stream.seekable():
+            self._stream.seek(offset)
+            self._read_bytes = offset
+        while self._read_bytes < offset and clock.monotonic() < until:
+            skipped = len(self._stream.read(min(BLOCK_BYTES, offset - self._read_bytes)))
+            if not skipped:
+                return True  # the file is shorter now, which is noticed when the block is not there
+            self._read_bytes += skipped
+        return self._read_bytes == offset
+
+    def again(self, block: LineBlock) -> LineBlock | None:
+        """A block that was read before, at this place, and all as it was then behind it; None if it is gone."""
+        kept = min(block.length, _KEPT_OF_LONG_LINE_BYTES + len(_BYTE_ORDER_MARK)) if block.is_too_long else block.length
+        text: bytes = self._stream.read(kept)
+        last, length = text, len(text)
+        while last and length < block.length:  # of a line that is too long
+            last = self._stream.read(min(BLOCK_BYTES, block.length - length))
+            length += len(last)
+        self._end = block.offset + length
+        self._is_fresh = False
+        to_next_read = -self._end % BLOCK_BYTES  # every read begins where it would have begun
+        self._carried = self._stream.read(to_next_read) if to_next_read else b""
+        self._read_bytes = self._end + len(self._carried)
+        if length < block.length:
+            return None
+        if not last.endswith(b"\n") and (self._carried or self._read()):  # it was the last line
+            return None
+        if block.offset == 0:
+            text = text.removeprefix(_BYTE_ORDER_MARK)
+        if block.is_too_long:
+            text = text[:_KEPT_OF_LONG_LINE_BYTES]
+        elif not text.endswith(b"\n"):
+            text += b"\n"
+        self._line = block.first_line + (1 if block.is_too_long else text.count(b"\n"))
+        return replace(block, text=text)
+
     def close(self) -> None:
         self._stream.close()
 
     def _read(self) -> bytes:
         read: bytes = self._stream.read(BLOCK_BYTES)
+        self._read_bytes += len(read)
         self._is_at_end = not read
         if self._is_fresh:
             self._is_fresh = False
@@ -73,9 +121,13 @@ class LineBlocks:
         return read
 
     def _block(self, text: bytes) -> LineBlock:
-        block = LineBlock(text, self._line)
+        block = self._placed(text, is_too_long=False)
         self._line += text.count(b"\n")
         return block
+
+    def _placed(self, text: bytes, *, is_too_long: bool) -> LineBlock:
+        begin, self._end = self._end, self._read_bytes - len(self._carried)
+        return LineBlock(text, self._line, is_too_long, begin, self._end - begin)
 
     def _skip_long_line(self, beginning: bytes) -> LineBlock:
         while not self._is_at_end:
@@ -85,7 +137,7 @@ class LineBlocks:
                 # What follows holds perhaps many lines; they wait like the beginning of a line does.
                 self._carried = read[line_break + 1 :]
                 break
-        block = LineBlock(beginning[:_KEPT_OF_LONG_LINE_BYTES], self._line, is_too_long=True)
+        block = self._placed(beginning[:_KEPT_OF_LONG_LINE_BYTES], is_too_long=True)
         self._line += 1
         return block
 

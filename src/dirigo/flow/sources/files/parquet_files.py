@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time as clock
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
 from dirigo.flow.local_path import PathArgument
 from dirigo.flow.rows.schema import require_columns
+from dirigo.flow.sources.files.file_queue import FileQueue, changed_file
 from dirigo.flow.sources.files.paths import dealt_out, files_at
 from dirigo.flow.sources.source import Source, SourceBatch, Split, require_wanted
 
@@ -51,35 +53,63 @@ class ParquetSource(Source):
     def places(self) -> Sequence[Path]:
         return self.files
 
+    @property
+    def is_replayable(self) -> bool:
+        return True
+
     def splits(self, wanted: int) -> Sequence[Split]:
         require_wanted(wanted, self.name)
         return [ParquetSplit(files, self.schema, self.name) for files in dealt_out(self.files, wanted)]
 
 
 class ParquetSplit(Split):
-    """Reads some of the files, one after the other. Only the batch at hand and one page per column are in memory."""
+    """Reads some of the files, one after the other. Only the batch at hand and one page per column are in memory.
+
+    The position is the file at hand, how many of its rows were given, and how large it is. After a seek, whole row groups
+    are skipped, and rows of the one that was at hand a few milliseconds at a time.
+    """
 
     def __init__(self, files: Sequence[Path], schema: pa.Schema, what: str) -> None:
-        self._waiting = list(reversed(files))
+        self._files = FileQueue(files, what)
         self._schema = schema
         self._what = what
         self._file: pq.ParquetFile | None = None
+        self._sought: list[int] | None = None  # where in the first file to go on
+        self._sizes = [0, 0]  # of the file at hand: rows and bytes
+        self._given = 0  # rows of it
+        self._skipped = 0  # rows that come next, and were given before
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._rest: pa.RecordBatch | None = None
 
     def read(self, rows_max: int) -> SourceBatch | None:
+        until = clock.monotonic() + self.read_for_s
         batch = self._rest if self._rest is not None else self._next_batch(rows_max)
+        while batch is not None and batch.num_rows <= self._skipped:
+            self._skipped -= batch.num_rows
+            if clock.monotonic() >= until:
+                return None
+            batch = self._next_batch(rows_max)
         if batch is None:
             return None
+        if self._skipped:
+            batch, self._skipped = batch.slice(self._skipped), 0
         # The size of batches is set when a file is opened; a caller may change its mind later.
         self._rest = batch.slice(rows_max) if batch.num_rows > rows_max else None
-        return SourceBatch(batch.slice(0, rows_max))
+        batch = batch.slice(0, rows_max)
+        self._given += batch.num_rows
+        return SourceBatch(batch)
 
     def close(self) -> None:
         self.ended = True
-        self._waiting = []
+        self._files.clear()
         self._rest = None
         self._close_file()
+
+    def position(self) -> list[Any]:
+        return self._files.position(self._sought if self._file is None else [self._given, *self._sizes])
+
+    def seek(self, position: Sequence[Any]) -> None:
+        self._sought = self._files.seek(position)
 
     def _next_batch(self, rows_max: int) -> pa.RecordBatch | None:
         while True:
@@ -91,16 +121,31 @@ class ParquetSplit(Split):
                 ) from error
             if batch is not None:
                 return _with_schema(batch, self._schema)
-            self._close_file()
-            if not self._waiting:
+            if self._file is not None:
+                self._close_file()
+                self._files.go_on()
+            path = self._files.at_hand
+            if path is None:
                 self.ended = True
                 return None
-            path = self._waiting.pop()
-            try:
-                self._file = pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-            except (pa.ArrowException, OSError) as error:
-                raise _unreadable(path, error, self._what) from error
-            self._batches = self._file.iter_batches(rows_max, columns=self._schema.names, use_threads=False)
+            self._open(path, rows_max)
+
+    def _open(self, path: Path, rows_max: int) -> None:
+        try:
+            file = self._file = pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(path, error, self._what) from error
+        self._sizes = [file.metadata.num_rows, path.stat().st_size]
+        self._given, *sizes = self._sought or [0, *self._sizes]
+        self._sought, self._skipped = None, self._given
+        if sizes != self._sizes:
+            raise changed_file(path, self._what)
+        first = 0
+        while self._skipped and self._skipped >= file.metadata.row_group(first).num_rows:
+            self._skipped -= file.metadata.row_group(first).num_rows
+            first += 1
+        groups = range(first, file.metadata.num_row_groups)
+        self._batches = file.iter_batches(rows_max, groups, columns=self._schema.names, use_threads=False)
 
     def _close_file(self) -> None:
         self._batches = iter(())

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import re
 import time as clock
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
 from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
-from dirigo.flow.sources.files.line_blocks import LINE_LIMIT_BYTES, LineBlock, LineBlocks
+from dirigo.flow.sources.files.file_queue import FileQueue, changed_file
+from dirigo.flow.sources.files.line_blocks import LINE_LIMIT_BYTES, LineBlock, LineBlocks, first_block
 from dirigo.flow.sources.files.paths import dealt_out
 from dirigo.flow.sources.source import BadRow, Source, SourceBatch, Split, joined, require_wanted
 
 _ROW_NUMBER: Final = re.compile(r" in row \d+|Row #\d+: ")
+
+_SUMMED_BYTES: Final = 4096
 
 NumberedLines = list[tuple[int, bytes]]
 
@@ -96,21 +101,41 @@ class TextSource(Source):
     def places(self) -> Sequence[Path]:
         return self.files
 
+    @property
+    def is_replayable(self) -> bool:
+        return True
+
     def splits(self, wanted: int) -> Sequence[Split]:
         require_wanted(wanted, self.name)
         # Each split has a format of its own, which knows the file that it is at.
         return [TextSplit(files, copy(self._format), self.name) for files in dealt_out(self.files, wanted)]
 
 
+@dataclass
+class Given:
+    """How much of a block was given."""
+
+    rows: int = 0
+    bad: int = 0
+
+
 class TextSplit(Split):
-    """Reads some of the files, one after the other."""
+    """Reads some of the files, one after the other.
+
+    The position is the file and the block at hand, and how many rows and bad rows of the block were given: it is parsed anew
+    after a seek.
+    """
 
     def __init__(self, files: Sequence[Path], line_format: LineFormat, what: str) -> None:
-        self._waiting = list(reversed(files))
+        self._files = FileQueue(files, what)
         self._format = line_format
         self._what = what
         self._path = Path()
         self._blocks: LineBlocks | None = None
+        self._block: LineBlock | None = None  # the one at hand, as it is in the file
+        self._given = Given()  # of the block at hand
+        self._again = Given()  # what is still to come of it a second time, and is not given
+        self._sought: list[Any] | None = None  # where in the first file to go on
         self._parsed: pa.RecordBatch | None = None  # rows that are not given out yet
         self._suspects: list[NumberedLines] = []  # lines that did not fit together; the next ones to try are the last
         self._bad: list[BadRow] = []
@@ -118,6 +143,8 @@ class TextSplit(Split):
     def read(self, rows_max: int) -> SourceBatch | None:
         """Rows of one good block, or what a few milliseconds of searching through a block with bad lines give."""
         until = clock.monotonic() + self.read_for_s
+        if self._sought is not None and not self._go_back(self._sought, until):
+            return None
         good: list[pa.RecordBatch] = []
         room = rows_max
         while room > len(self._bad):
@@ -125,6 +152,7 @@ class TextSplit(Split):
                 taken = min(self._parsed.num_rows, room - len(self._bad))
                 good.append(self._parsed.slice(0, taken))
                 self._parsed = self._parsed.slice(taken) if self._parsed.num_rows > taken else None
+                self._given.rows += taken
                 room -= taken
                 if not self._suspects:
                     break  # small copies are worth less than an early return
@@ -142,40 +170,109 @@ class TextSplit(Split):
 
     def close(self) -> None:
         self.ended = True
-        self._waiting, self._suspects, self._bad, self._parsed = [], [], [], None
+        self._files.clear()
+        self._suspects, self._bad, self._parsed = [], [], None
         self._close_file()
+
+    def position(self) -> list[Any]:
+        block = self._block
+        if block is None:
+            return self._files.position(self._sought)
+        is_given = self._parsed is None and not self._suspects and not self._bad
+        bad = self._given.bad - len(self._bad)  # those that wait are of this block, however small reads are
+        given = [self._given.rows, bad, is_given]
+        return self._files.position([block.offset, block.length, block.first_line, block.is_too_long, _sum(block), *given])
+
+    def seek(self, position: Sequence[Any]) -> None:
+        self._sought = self._files.seek(position)
+
+    def _go_back(self, within: Sequence[Any], until: float) -> bool:
+        """Read the block again that was at hand, and go behind what was given of it; whether the time was enough."""
+        offset, length, first_line, is_too_long, total, rows, bad, is_given = within
+        file = self._files.at_hand
+        assert file is not None
+        self._path = file
+        try:
+            if self._blocks is None:
+                self._blocks = LineBlocks(file)
+            if not self._blocks.go_to(offset, until):
+                return False
+            block = self._blocks.again(LineBlock(b"", first_line, is_too_long, offset, length))
+        except (pa.ArrowException, OSError) as error:
+            raise self._unreadable(error) from error
+        if block is None or _sum(block) != total:
+            raise changed_file(file, self._what)
+        self._sought, self._block = None, block
+        if offset:
+            first = first_block(file, self._what)
+            if first is not None:
+                self._format.begin(file, first.text)
+        else:
+            block = self._without_head(block)
+        self._given = Given(rows, bad)
+        if not is_given:
+            self._again = Given(rows, bad)
+            self._parse(block)
+        return True
 
     def _parse_next_block(self) -> bool:
         """Whether there was one."""
+        if self._again.rows or self._again.bad:
+            raise changed_file(self._path, self._what)
         block = self._next_block()
         if block is None:
             return False
+        self._parse(block)
+        return True
+
+    def _parse(self, block: LineBlock) -> None:
         if block.is_too_long:
             self._note_bad(block.first_line, block.text, f"it is longer than {LINE_LIMIT_BYTES} bytes")
         elif not block.text.isspace():
             try:
-                self._parsed = self._format.parse(block.text)
+                self._take(self._format.parse(block.text))
             except UnfitLinesError:
                 self._look_through(block)
-        return True
+
+    def _take(self, parsed: pa.RecordBatch) -> None:
+        """Give these rows next, but for those that were given before."""
+        again = min(self._again.rows, parsed.num_rows)
+        self._again.rows -= again
+        if not again:
+            self._parsed = parsed
+        elif again < parsed.num_rows:
+            self._parsed = parsed.slice(again)
 
     def _next_block(self) -> LineBlock | None:
         try:
             while True:
                 block = None if self._blocks is None else self._blocks.next()
                 if block is not None:
+                    self._block, self._given = block, Given()
                     return block
-                self._close_file()
-                if not self._waiting:
+                if self._blocks is not None:
+                    self._close_file()
+                    self._files.go_on()
+                    self._block = None
+                file = self._files.at_hand
+                if file is None:
                     return None
-                self._path = self._waiting.pop()
-                self._blocks = LineBlocks(self._path)
+                self._path = file
+                self._blocks = LineBlocks(file)
                 block = self._blocks.next()
                 if block is not None:
-                    head = self._format.begin(self._path, block.text)
-                    return LineBlock(block.text[head:], block.first_line + 1) if head else block
+                    self._block, self._given = block, Given()
+                    return self._without_head(block)
         except (pa.ArrowException, OSError) as error:
-            raise FlowError(f"{self._what}: '{self._path}' cannot be read ({error}); check the file.") from error
+            raise self._unreadable(error) from error
+
+    def _without_head(self, block: LineBlock) -> LineBlock:
+        """The first block of a file without what is no row."""
+        head = self._format.begin(self._path, block.text)
+        return replace(block, text=block.text[head:], first_line=block.first_line + 1) if head else block
+
+    def _unreadable(self, error: Exception) -> FlowError:
+        return FlowError(f"{self._what}: '{self._path}' cannot be read ({error}); check the file.")
 
     def _look_through(self, block: LineBlock) -> None:
         """Sort out the lines that are obviously bad: that takes far less than parsing each line on its own."""
@@ -195,7 +292,7 @@ class TextSplit(Split):
         """Parse the next lines that are under suspicion; if they do not fit, suspect each half of them."""
         lines = self._suspects.pop()
         try:
-            self._parsed = self._format.parse(b"\n".join([line for _, line in lines]) + b"\n")
+            self._take(self._format.parse(b"\n".join([line for _, line in lines]) + b"\n"))
         except UnfitLinesError as error:
             if len(lines) == 1:
                 self._note_bad(*lines[0], str(error))
@@ -204,6 +301,10 @@ class TextSplit(Split):
                 self._suspects += [lines[half:], lines[:half]]
 
     def _note_bad(self, number: int, line: bytes, problem: str) -> None:
+        if self._again.bad:
+            self._again.bad -= 1
+            return
+        self._given.bad += 1
         text = line.removesuffix(b"\r").decode(errors="backslashreplace")
         self._bad.append(BadRow(text, f"{self._what}, {self._path.name}, line {number}: {problem}."))
 
@@ -211,6 +312,11 @@ class TextSplit(Split):
         if self._blocks is not None:
             self._blocks.close()
             self._blocks = None
+
+
+def _sum(block: LineBlock) -> int:
+    """Tells blocks apart, in microseconds."""
+    return zlib.crc32(block.text[-_SUMMED_BYTES:])
 
 
 def require_no_nulls(batch: pa.RecordBatch) -> None:
