@@ -207,6 +207,152 @@ class Blocking(GoodSplit):
         return super().read(rows_max)
 
 
+class WithPositions(GoodSplit):
+    """Keeps all promises on positions. Every sixth row is a bad one."""
+
+    def read(self, rows_max: int) -> dg.SourceBatch | None:
+        if self.ended:
+            return None
+        rows = self.rows[self.place : self.place + rows_max]
+        self.place += len(rows)
+        self.ended = self.place >= len(self.rows)
+        first_number = self.place - len(rows) + 1
+        return self.source.batch_of([{"n": "x"} if row["n"] % 6 == 5 else row for row in rows], first_number)
+
+    def position(self) -> Any:
+        return [self.place]
+
+    def seek(self, position: Any) -> None:
+        (self.place,) = position
+
+
+GOOD_ROWS = [row for row in ROWS if row["n"] % 6 != 5]
+
+
+class TooLate(WithPositions):
+    def position(self) -> Any:
+        return [self.place + 1]
+
+
+class TooEarly(WithPositions):
+    def position(self) -> Any:
+        return [max(self.place - 1, 0)]
+
+
+class WithoutBadRows(WithPositions):
+    """Its position counts good rows only."""
+
+    def position(self) -> Any:
+        return [self.place - sum(row["n"] % 6 == 5 for row in self.rows[: self.place])]
+
+
+class BadRowsAgain(WithPositions):
+    """It gives the bad rows from the beginning once more."""
+
+    again: Sequence[dg.BadRow] = ()
+
+    def read(self, rows_max: int) -> dg.SourceBatch | None:
+        if not self.again:
+            return super().read(rows_max)
+        bad, self.again = self.again[:rows_max], self.again[rows_max:]
+        return dg.SourceBatch(self.source.batch_of([]).rows, bad)
+
+    def seek(self, position: Any) -> None:
+        super().seek(position)
+        self.again = [dg.BadRow("x", "bad") for row in self.rows[: self.place] if row["n"] % 6 == 5]
+
+
+class Advancing(WithPositions):
+    def position(self) -> Any:
+        self.place += 1
+        return [self.place - 1]
+
+
+class NotPlain(WithPositions):
+    def position(self) -> Any:
+        return {self.place}
+
+
+class TooLarge(WithPositions):
+    def position(self) -> Any:
+        return [self.place << 80]
+
+    def seek(self, position: Any) -> None:
+        self.place = position[0] >> 80
+
+
+class Nowhere(WithPositions):
+    def position(self) -> Any:
+        return None
+
+
+class Deaf(WithPositions):
+    def seek(self, position: Any) -> None:
+        """It stays where it is."""
+
+
+class TuplesOnly(WithPositions):
+    def position(self) -> Any:
+        return (self.place,)
+
+    def seek(self, position: Any) -> None:
+        if isinstance(position, tuple):
+            (self.place,) = position
+
+
+class Unseekable(WithPositions):
+    def seek(self, position: Any) -> None:
+        raise KeyError("no such place")
+
+
+class ReadingAhead(WithPositions):
+    """What it has read and not given is lost."""
+
+    def __init__(self, source: dg.Source, rows: list[dict[str, Any]]) -> None:
+        super().__init__(source, rows)
+        self.taken = 0
+
+    def read(self, rows_max: int) -> dg.SourceBatch | None:
+        self.taken = max(self.taken, min(-(-(self.place + rows_max) // 8) * 8, len(self.rows)))
+        return super().read(rows_max)
+
+    def position(self) -> Any:
+        return [self.taken]
+
+
+class NotBehindItself(WithPositions):
+    """Its position is right only after a read."""
+
+    def position(self) -> Any:
+        return [self.place - self.begun]
+
+    begun = 0
+
+    def seek(self, position: Any) -> None:
+        super().seek(position)
+        self.begun = self.place
+
+
+class Tiring(WithPositions):
+    """It does not notice its end after a seek there."""
+
+    def read(self, rows_max: int) -> dg.SourceBatch | None:
+        if self.place >= len(self.rows):
+            return None
+        return super().read(rows_max)
+
+
+class TimeGoneBack(WithPositions):
+    """After a seek, its rows come in another order."""
+
+    def __init__(self, source: dg.Source, rows: list[dict[str, Any]]) -> None:
+        super().__init__(source, [row for row in rows if row["n"] % 6 != 5])
+
+    def seek(self, position: Any) -> None:
+        (place,) = position
+        self.rows = self.rows[place:][::-1]
+
+
 _KEPT: list[Any] = []
 _MAY_END = threading.Event()
 _NEVER = threading.Event()
@@ -338,6 +484,25 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
+POSITIONS: dict[str, tuple[type[GoodSplit], str]] = {
+    "too late": (TooLate, "does not have each row once read on from a position behind 0 rows, in split 0 of 1: 1 missing"),
+    "too early": (TooEarly, "does not have each row once .*read on from a position behind . rows.*1 too many"),
+    "forgets bad rows": (WithoutBadRows, "does not have each row once .*read on from a position behind .* too many"),
+    "gives bad rows again": (BadRowsAgain, "does not have each row once among the bad rows, read on from a position"),
+    "goes on when asked": (Advancing, "does not have each row once when it is asked for positions, in split 0 of 1"),
+    "no plain data": (NotPlain, r"has a position that is not plain data, in split 0 of 1: \{0\}"),
+    "a number too large": (TooLarge, "cannot have its position written down"),
+    "no position": (Nowhere, "says that it is replayable, but split 0 of 1 has no position"),
+    "does not go there": (Deaf, "does not have each row once read on from a position behind 1 rows.*1 too many"),
+    "wants its tuple back": (TuplesOnly, "does not have each row once read on from a position behind 1 rows.*1 too many"),
+    "cannot go there": (Unseekable, r"cannot go to the position \[0\] in split 0 of 1: KeyError: 'no such place'"),
+    "loses what it has read ahead": (ReadingAhead, "does not have each row once read on from a position .* missing"),
+    "no position right after a seek": (NotBehindItself, "does not have each row once read on from a position .* too many"),
+    "does not end after a seek": (Tiring, "neither gives rows nor ends, in split 0 of 1"),
+    "late rows after a seek": (TimeGoneBack, "reads a row in split 0 that is .* older than its out_of_orderness"),
+}
+
+
 # Of those that are waited for in vain. All others are told at once, however slow the machine is.
 PATIENCE_S = {"never ends": 1.0, "empty batches for ever": 1.0, "holds up whoever reads": 0.2}
 
@@ -360,6 +525,25 @@ def test_a_broken_promise_is_told_in_one_sentence(wrong: str, monkeypatch: pytes
         _MAY_END.set()
         while _KEPT:
             _KEPT.pop().close()
+
+
+def test_a_good_source_with_positions_passes() -> None:
+    check_source(of(WithPositions, is_replayable=True), GOOD_ROWS, bad_rows=3)
+
+
+@pytest.mark.parametrize("wrong", POSITIONS)
+def test_a_wrong_position_is_told_in_one_sentence(wrong: str) -> None:
+    split, sentence = POSITIONS[wrong]
+    with pytest.raises(AssertionError, match=f"^[^\n]*{sentence}[^\n]*$"):
+        check_source(of(split, is_replayable=True), GOOD_ROWS, splits=(1,), patience_s=0.3)
+
+
+def test_positions_are_not_checked_where_there_are_none(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="dirigo.testing"):
+        check_source(of(Deaf), bad_rows=3)
+    assert "source 'mine' says that it is not replayable, so its positions were not checked" in caplog.text
+    with pytest.raises(AssertionError, match="says neither that it has positions nor that it has none"):
+        check_source(of(WithPositions, is_replayable=1), GOOD_ROWS)
 
 
 def test_rows_and_bad_rows_that_were_not_expected() -> None:

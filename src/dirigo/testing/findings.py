@@ -83,7 +83,12 @@ class Held:
 
 def multiset(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
     """Rows without an order, and with their columns in any."""
-    return Counter(repr(sorted(row.items())) for row in rows)
+    return Counter(map(row_text, rows))
+
+
+def row_text(row: Mapping[str, Any]) -> str:
+    """The same for rows that are the same."""
+    return repr(sorted(row.items()))
 
 
 def rows_in(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:

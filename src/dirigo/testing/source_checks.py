@@ -12,11 +12,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dirigo.flow.api.dataflow import Dataflow
-from dirigo.flow.event_time.time_column import LATEST_MS, TimeColumn
-from dirigo.flow.event_time.watermark import BEGINNING
 from dirigo.flow.sinks.memory import to_memory
 from dirigo.flow.sources.source import BadRow, Source, SourceBatch, Split
 from dirigo.testing.findings import Held, fail, multiset, require_same, rows_in, sent, tried
+from dirigo.testing.position_checks import check_positions
+from dirigo.testing.promised_times import PromisedTimes
 from dirigo.testing.simulation import run
 
 _ROWS_AT_ONCE: Final = (1, 7, 4096)
@@ -50,9 +50,10 @@ def check_source(
     ``make_source`` makes the source anew; it is called many times. It is read with so many ``splits`` and in batches of
     several sizes: each row comes once, of the types that the source declares, and no older than it promises. Of a source
     without an end, ``expected_rows`` are awaited, and what else comes is looked at only. ``bad_rows`` is how many rows do
-    not fit its columns. ``reads_again=False`` is for a source whose every object can be read but once;
-    ``travels=False`` for one that is never sent to a worker. One that neither gives rows nor ends for ``patience_s``
-    has failed.
+    not fit its columns. A source that says that it is replayable is also read on from positions: at the beginning, in the
+    middle, and at the end; for any other, a line of the log says that this was not looked at. ``reads_again=False`` is for
+    a source whose every object can be read but once; ``travels=False`` for one that is never sent to a worker. One that
+    neither gives rows nor ends for ``patience_s`` has failed.
     """
     source = make_source()
     if not isinstance(source, Source):
@@ -74,6 +75,7 @@ def check_source(
         _Reading(who, source, 1, 4096, patience_s, expected).to_the_end(held)
     for wanted in {min(splits), max(splits)}:
         _check_early_close(who, make_source(), wanted, held)
+    check_positions(who, make_source, sorted({min(splits), max(splits)}), held, patience_s, travels=travels)
     if source.is_bounded:
         _check_flow(who, make_source, max(splits), expected)
         held.require_no_more(who, "after a flow that read it to its end")
@@ -84,11 +86,16 @@ def _check_description(who: str, make_source: Callable[[], Source], source: Sour
         fail(who, f"has {source.schema!r} as its schema, which is no pyarrow.Schema; call super().__init__")
     if not isinstance(source.is_bounded, bool):
         fail(who, f"has {source.is_bounded!r} as is_bounded, which says neither that it ends nor that it does not")
+    if not isinstance(source.is_replayable, bool):
+        fail(
+            who,
+            f"has {source.is_replayable!r} as is_replayable, which says neither that it has positions nor that it has none",
+        )
     _check_same(who, source, make_source(), "when it is made again")
 
 
 def _check_same(who: str, source: Source, other: Source, when: str) -> None:
-    for what in ("schema", "name", "time", "is_bounded", "out_of_orderness_ms", "idle_after_ms"):
+    for what in ("schema", "name", "time", "is_bounded", "is_replayable", "out_of_orderness_ms", "idle_after_ms"):
         values = (getattr(each, what) for each in (source, other))
         had, has = (_columns(each) if isinstance(each, pa.Schema) else each for each in values)
         if had != has:
@@ -110,7 +117,7 @@ class _Reading:
         made = tried(who, f"be cut into splits ({wanted} wanted)", lambda: source.splits(wanted))
         before.require_no_more(who, "before any of its splits was read; open files and connections at the first read")
         self.splits = _checked_splits(who, made, wanted, expected)
-        self.times = [_Times(source) for _ in self.splits]
+        self.times = [PromisedTimes(source) for _ in self.splits]
         for split in self.splits:
             split.clock = lambda: self.now_s
 
@@ -220,34 +227,6 @@ class _Reading:
         require_same(self.who, self.expected.rows, found, self.when)
         if self.bad != self.expected.bad:
             fail(self.who, f"has {self.bad} bad rows instead of {self.expected.bad}, {self.when}")
-
-
-class _Times:
-    """What one split has promised of event time by the rows that it has given."""
-
-    def __init__(self, source: Source) -> None:
-        self._column = None if source.time is None else TimeColumn.of(source.schema, source.time, source.name)
-        self._out_of_orderness_ms = source.out_of_orderness_ms
-        self._promised_ms = self._newest_ms = BEGINNING
-
-    def note(self, who: str, number: int, found: SourceBatch) -> None:
-        if self._column is None:
-            return
-        times = self._column.read(found.rows)
-        valid = times[(times >= 0) & (times <= LATEST_MS)]
-        if len(valid):
-            behind_ms = self._promised_ms - int(valid.min())
-            if behind_ms > 0:
-                fail(
-                    who,
-                    f"reads a row in split {number} that is {behind_ms} ms older than its out_of_orderness of "
-                    f"{self._out_of_orderness_ms} ms allows, so windows may drop it as late",
-                )
-            self._newest_ms = max(self._newest_ms, int(valid.max()))
-        if found.reached_ms is not None:
-            self._newest_ms = max(self._newest_ms, found.reached_ms)
-        if not found.holds_time and self._newest_ms > BEGINNING:
-            self._promised_ms = max(self._promised_ms, self._newest_ms - self._out_of_orderness_ms)
 
 
 def _checked_splits(who: str, made: Sequence[Split], wanted: int, expected: _Expected) -> list[Split]:
