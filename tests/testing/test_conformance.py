@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -157,6 +158,9 @@ def test_rows_that_are_pushed() -> None:
     check_source(lambda: PushedRows(SCHEMA, is_bounded=True), ROWS, bad_rows=0)
 
 
+MODES: dict[Any, Any] = {"overwrite": "replaces", "append": "adds"}
+
+
 # --- sinks -----------------------------------------------------------------------------------------------------------------
 
 
@@ -178,15 +182,36 @@ def json_rows(sink: dg.Sink) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, text.splitlines())
 
 
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is lost with the power here, so nobody need wait for the disk."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.mark.usefixtures("disk")
 def test_to_parquet() -> None:
     check_sink(lambda folder: dg.to_parquet(folder / "out"), parquet_rows)
-    check_sink(lambda folder: dg.to_parquet(folder / "out", rows_per_file=3), parquet_rows)
-    check_sink(lambda folder: dg.to_parquet(folder / "out", mode="overwrite"), parquet_rows, again="replaces")
+    check_sink(lambda folder: dg.to_parquet(folder / "out", rows_per_file=3), parquet_rows, takes_any_columns=False)
+    for mode, again in MODES.items():
+        check_sink(
+            lambda folder, mode=mode: dg.to_parquet(folder / "out", mode=mode),  # type: ignore[misc]
+            parquet_rows,
+            again=again,
+            takes_any_columns=False,
+        )
 
 
+@pytest.mark.usefixtures("disk")
 def test_to_json_lines() -> None:
-    check_sink(lambda folder: dg.to_json_lines(folder / "out"), json_rows)
-    check_sink(lambda folder: dg.to_json_lines(folder / "out", mode="overwrite"), json_rows, again="replaces")
+    check_sink(lambda folder: dg.to_json_lines(folder / "out"), json_rows, shows_at_once=True)
+    check_sink(lambda folder: dg.to_json_lines(folder / "out", roll_every="1s"), json_rows, takes_any_columns=False)
+    for mode, again in MODES.items():
+        check_sink(
+            lambda folder, mode=mode: dg.to_json_lines(folder / "out", mode=mode),  # type: ignore[misc]
+            json_rows,
+            again=again,
+            takes_any_columns=False,
+        )
 
 
 def collected(sink: dg.Sink) -> pa.Table:

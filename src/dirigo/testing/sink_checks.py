@@ -19,12 +19,14 @@ from dirigo.flow.sinks.sink import Sink, Writer, place_of
 from dirigo.flow.sources.iterable import from_iterable
 from dirigo.testing.findings import Held, fail, multiset, require_same, rows_in, sent, tried
 from dirigo.testing.simulation import run
+from dirigo.testing.sink_commit_checks import CommitChecks
 
 Results: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
 Again: TypeAlias = Literal["refuses", "replaces", "adds"]
 
 _PARTITIONS: Final = 3
 _BATCHES: Final = 4
+_CUTS: Final = 5
 _INTERVAL: Final = pa.MonthDayNano([1, 2, 3])
 _SCHEMA: Final = pa.schema([("n", pa.int64()), ("text", pa.string())])
 _TYPES: Final = (
@@ -55,8 +57,9 @@ def check_sink(
     same folder, it is the same place. ``read_back(sink)`` gives all results that are visible there: an Arrow table, whose
     types are compared as well, or rows. Without it, nothing is asked about results. ``rows`` of ``schema`` are what is
     written. ``again`` says what becomes of earlier results when a second job begins. ``shows_at_once`` is for a sink whose
-    rows are visible after each batch, and not only at the end. With ``takes_any_columns=False`` it is not tried with
-    columns of all types of Arrow.
+    rows are visible after each batch, and not only at the end. A sink whose writers have a ``cut`` is taken through
+    snapshots, losses and recoveries as well. With ``takes_any_columns=False`` it is not tried with columns of all types of
+    Arrow.
     """
     if again not in get_args(Again):
         raise DirigoError(f"again= is one of {', '.join(get_args(Again))}, not {again!r}.")
@@ -69,6 +72,7 @@ def check_sink(
     check.nothing_at_all()
     check.end_in_the_middle()
     check.second_job()
+    check.commits()
     if takes_any_columns:
         for kind in _TYPES:
             check.column_of(kind)
@@ -177,6 +181,16 @@ class _Check:
                 kept = multiset(before) if self._again == "adds" else Counter[str]()
                 expected = kept + multiset(rows_in([part]))
                 require_same(self._who, expected, multiset(found), f"of a second job, which {self._again} earlier results")
+
+    def commits(self) -> None:
+        """Only of those whose writers have cuts."""
+
+        def prepared(folder: str) -> Sink:
+            sink = self._made(folder)
+            tried(self._who, "be prepared", lambda: sink.prepare(self._rows.schema))
+            return sink
+
+        CommitChecks(prepared, self._sent, self._results, _batches(self._rows)[:_CUTS]).run()
 
     def column_of(self, kind: pa.DataType) -> None:
         """A type is refused before the job starts, or kept."""

@@ -68,7 +68,20 @@ class ParquetSink(Sink):
             raise FlowError(
                 f"{self.name}: Parquet cannot hold these columns ({reason}); cast or drop the culprit."
             ) from None
+        self._refuse_other_columns(schema)
         self.folder.prepare()
+
+    def _refuse_other_columns(self, schema: pa.Schema) -> None:
+        """Files of one folder are read together."""
+        last = self.folder.results()[-1:] if self.folder.mode == "append" else []
+        for file in last:
+            try:
+                found = pq.read_schema(file)
+            except (OSError, pa.ArrowException) as error:
+                raise FlowError(f"{self.name}: '{file}' is no Parquet file to append to; choose another folder.") from error
+            if not found.equals(schema):
+                columns = ", ".join(f"{field.name} {field.type}" for field in found)
+                raise FlowError(f"{self.name}: '{file}' has other columns ({columns}); choose another folder.")
 
     def open(self, schema: pa.Schema, partition: int) -> ParquetPartWriter:
         return ParquetPartWriter(PartFiles(self.folder, partition), schema, self.rows_per_file, self.roll_every_ms)
