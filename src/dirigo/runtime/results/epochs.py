@@ -1,16 +1,20 @@
 """What the partitions of a job post to its logs, put into an order in which each snapshot is one cut through all of them.
 
 Partitions come to a snapshot's cut one after the other. What one of them posts behind the cut must not lie before it in the
-log, so it is held back until the others have come to the cut too.
+log, so it is held back until the others have come to the cut too: in memory, and on disk if it is much.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 
+from dirigo.runtime.results.spill import Spill
+
+HELD_BYTES_MOST = 32 << 20  # in memory, of one job
 Channel = tuple[str, int]  # (sink, partition)
-Rows = tuple[bytes, int]  # (frame, how many rows)
+Rows = tuple[bytes | range, int]  # (a frame, or where it lies on disk; how many rows)
 
 
 class Epochs:
@@ -22,9 +26,10 @@ class Epochs:
         append: Callable[[str, bytes, int], None],
         on_cut: Callable[[int], None],
         on_end: Callable[[str, int], None],
+        folder: Path,
     ) -> None:
         """`append` puts rows into the log of a sink. `on_cut`: all that belongs to a snapshot is in the logs, and nothing
-        else. `on_end`: all that a partition has posted is there.
+        else. `on_end`: all that a partition has posted is there. What is too much for memory waits in `folder`.
         """
         self._append = append
         self._on_cut = on_cut
@@ -32,7 +37,8 @@ class Epochs:
         self._open = set(channels)
         self._held: dict[Channel, deque[Rows | int | None]] = {}  # behind a cut, which comes first; None is the end
         self._last: dict[Channel, int] = {}  # the last snapshot that a channel came to
-        self.held_bytes = 0
+        self._held_bytes = 0  # in memory
+        self._spill = Spill(folder)
 
     def takes(self, channel: Channel) -> bool:
         """Whether more may come from a channel."""
@@ -43,9 +49,11 @@ class Epochs:
         held = self._held.get(channel)
         if held is None:
             self._append(channel[0], frame, rows)
+        elif self._held_bytes + len(frame) > HELD_BYTES_MOST:
+            held.append((self._spill.put(frame), rows))
         else:
             held.append((frame, rows))
-            self.held_bytes += len(frame)
+            self._held_bytes += len(frame)
 
     def cut(self, channel: Channel, snapshot: int) -> bool:
         """A channel has come to the cut of a snapshot. False: it has been there."""
@@ -95,9 +103,20 @@ class Epochs:
             if item is None:
                 self._note_end(channel)
             else:
-                self.held_bytes -= len(item[0])
-                self._append(channel[0], *item)
+                self._append(channel[0], self._frame(item[0]), item[1])
         del self._held[channel]
+
+    def _frame(self, held: bytes | range) -> bytes:
+        if isinstance(held, range):
+            return self._spill.take(held)
+        self._held_bytes -= len(held)
+        return held
+
+    def close(self) -> None:
+        """Forget what is held back."""
+        self._held.clear()
+        self._held_bytes = 0
+        self._spill.close()
 
     def _note_end(self, channel: Channel) -> None:
         self._open.discard(channel)

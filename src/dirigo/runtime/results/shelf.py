@@ -161,7 +161,9 @@ class Shelf:
             self.open_partitions[sink] = set(range(count)).difference(ended.get(sink, ()))
         if self.holds_back:
             open_channels = channels_of(self.open_partitions)
-            self.epochs = Epochs(open_channels, self._append, self._note_cut, self._note_end)
+            if self.epochs is not None:
+                self.epochs.close()
+            self.epochs = Epochs(open_channels, self._append, self._note_cut, self._note_end, self.folder)
 
     def _append(self, sink: str, frame: bytes, rows: int) -> None:
         self.logs[sink].append(frame, rows)
@@ -240,7 +242,9 @@ class Shelf:
             self.ended_s = time.time()
 
     def let_go(self) -> None:
-        """Close the files."""
+        """Close the files, and forget what is held back."""
+        if self.epochs is not None:
+            self.epochs.close()
         for log in self.logs.values():
             log.close()
 
