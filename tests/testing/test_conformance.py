@@ -127,17 +127,25 @@ def _is_listening(server: socket.socket) -> bool:
 
 
 class Line:
-    """Micro-batches that are there already."""
+    """Micro-batches that are there already, and stay."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._waiting = [ReleasedRows(iter([batch]), reached_ms=0) for batch in batches]
+        self._batches = list(batches)
+        self.next_number = 1
 
     @property
     def ended(self) -> bool:
-        return not self._waiting
+        return self.next_number > len(self._batches)
 
     def take(self) -> ReleasedRows | None:
-        return self._waiting.pop(0) if self._waiting else None
+        if self.ended:
+            return None
+        number = self.next_number
+        self.next_number += 1
+        return ReleasedRows(iter([self._batches[number - 1]]), reached_ms=0, number=number)
+
+    def seek(self, number: int) -> None:
+        self.next_number = number
 
 
 class PushedRows(PushedSource):

@@ -34,6 +34,13 @@ class Line:
     def take(self) -> ReleasedRows | None:
         return self.waiting.popleft() if self.waiting else None
 
+    @property
+    def next_number(self) -> None:
+        """What was taken cannot be taken again."""
+
+    def seek(self, number: int) -> None:
+        raise AssertionError("there are no numbers")
+
 
 def rows(*times: int) -> pa.RecordBatch:
     return pa.record_batch({"t": pa.array(times, pa.int64())})

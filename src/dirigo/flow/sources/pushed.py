@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -28,6 +28,8 @@ class ReleasedRows:
     """Event time of the newest row of the micro-batch, over all splits."""
     arrived_s: float | None = None
     """When its oldest row came to whoever pushes, as far as that can be told: latencies count from then."""
+    number: int | None = None
+    """Its place in the order of all that come to the split, from 1 on; None if it can be taken only once."""
 
 
 class Queue(Protocol):
@@ -39,6 +41,13 @@ class Queue(Protocol):
 
     def take(self) -> ReleasedRows | None:
         """The next micro-batch; None when there is none at the moment."""
+
+    @property
+    def next_number(self) -> int | None:
+        """The number of the next one; None if what was taken cannot be taken again."""
+
+    def seek(self, number: int) -> None:
+        """Begin with the micro-batch of this number."""
 
 
 class PushedSource(Source):
@@ -72,6 +81,11 @@ class PushedSource(Source):
                     " declare it with the type of its values."
                 )
 
+    @property
+    def is_replayable(self) -> bool:
+        """The host of a job with snapshots attaches queues that keep what was taken until a snapshot covers it."""
+        return True
+
     def splits(self, wanted: int) -> Sequence[Split]:
         require_wanted(wanted, self.name)
         return [PushedSplit(self.schema, number) for number in range(wanted)]
@@ -86,10 +100,28 @@ class PushedSplit(Split):
         self._queue: Queue | None = None
         self._current: ReleasedRows | None = None
         self._rest: pa.RecordBatch | None = None  # of the micro-batch at hand: what comes next
+        self._given = 0  # rows of the micro-batch at hand
+        self._sought: tuple[int, int] | None = None  # where to begin: the number of a micro-batch, and rows of it
 
     def attach(self, queue: Queue) -> None:
         """Read from this queue from now on; before, nothing comes."""
         self._queue = queue
+        if self._sought is not None:
+            queue.seek(self._sought[0])
+
+    def position(self) -> Any | None:
+        """The number of the micro-batch that is read next, and how many of its rows were given."""
+        if self._queue is None or self._queue.next_number is None:
+            return None
+        if self._current is not None:
+            return [self._current.number, self._given]
+        return [self._queue.next_number, 0] if self._sought is None else list(self._sought)
+
+    def seek(self, position: Any) -> None:
+        number, given = position
+        self._sought = (number, given)
+        if self._queue is not None:
+            self._queue.seek(number)
 
     def read(self, rows_max: int) -> SourceBatch | None:
         if self._queue is None or self.ended:
@@ -99,7 +131,9 @@ class PushedSplit(Split):
             if self._current is None:
                 self.ended = self._queue.ended
                 return None
+            self._given = 0
             self._rest = self._next_batch(self._current)
+            self._skip(self._current)
         return self._read_current(self._current, self._queue, rows_max)
 
     def close(self) -> None:
@@ -114,6 +148,7 @@ class PushedSplit(Split):
         while self._rest is not None and room > 0 and size < PIECE_BYTES:
             part = self._rest.slice(0, room)
             taken.append(part)
+            self._given += part.num_rows
             room -= part.num_rows
             size += part.nbytes
             if part.num_rows < self._rest.num_rows:
@@ -126,6 +161,18 @@ class PushedSplit(Split):
         self._current = None
         self.ended = queue.ended
         return SourceBatch(rows, reached_ms=current.reached_ms, due_s=current.arrived_s)
+
+    def _skip(self, current: ReleasedRows) -> None:
+        """Leave out what was given before the position where this split began."""
+        left = 0 if self._sought is None else self._sought[1]
+        self._sought = None
+        self._given = left
+        while left and self._rest is not None:
+            if left < self._rest.num_rows:
+                self._rest = self._rest.slice(left)
+                break
+            left -= self._rest.num_rows
+            self._rest = self._next_batch(current)
 
     def _next_batch(self, current: ReleasedRows) -> pa.RecordBatch | None:
         """One ahead of what is given out, to know which rows are the last ones."""

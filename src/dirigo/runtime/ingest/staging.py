@@ -1,7 +1,8 @@
 """What outsiders push to one split of a source: staged on disk per attempt, and read once its micro-batch is committed.
 
 An attempt is a file, an Arrow stream. Committing a micro-batch releases the files of its winners into a queue, once and
-never again; they are read through memory maps and deleted, so that memory stays flat however much is waiting.
+never again; they are read through memory maps and deleted, so that memory stays flat however much is waiting. With
+snapshots, they are on disk before a commit is confirmed, and deleted when a committed snapshot covers them: see ``kept``.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 from dirigo.errors import DirigoError
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.sources.pushed import ReleasedRows
 from dirigo.flow.sources.reader import newest_of
+from dirigo.runtime.ingest.kept import Commit, KeptFiles, Piece, Release, Seal
 from dirigo.runtime.ingest.pusher import Arrival, StagingAck, StagingHeader
 
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -51,15 +54,6 @@ class _Attempt:
     arrival: Arrival | None = None
 
 
-@dataclass(frozen=True)
-class _Commit:
-    """The last micro-batch of a query that was released."""
-
-    batch: int
-    began_ms: int | None
-    released_ms: int
-
-
 class Staging:
     """Everything that was pushed to one split and not yet read.
 
@@ -73,6 +67,7 @@ class Staging:
         schema: pa.Schema,
         *,
         time: str | None = None,
+        owner: str | None = None,
         attempts_most: int = 65_536,
         open_for_s: float = 3_600.0,
         sealed_for_s: float = 86_400.0,
@@ -82,6 +77,8 @@ class Staging:
     ) -> None:
         """Stage in ``folder``, which is nobody else's.
 
+        ``owner``: the generation of a job with snapshots that reads the split now. Then the folder outlives this object: it
+        goes on with all that others before it have sealed or released, and that no committed snapshot covers.
         An attempt that gets nothing for ``open_for_s``, or is not released within ``sealed_for_s`` after its end (a large
         batch query commits at its very end), is forgotten. ``reserve_bytes`` of the disk are left to others.
         """
@@ -98,16 +95,22 @@ class Staging:
         self._sealed: OrderedDict[str, _Attempt] = OrderedDict()
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._files_made = 0
-        self._last: OrderedDict[str, _Commit] = OrderedDict()  # by query: ids of micro-batches only grow
+        self._last: OrderedDict[str, Commit] = OrderedDict()  # by query: ids of micro-batches only grow
         self._lock = Lock()
         self._released: deque[ReleasedRows] = deque()
         self._queued_bytes = 0
+        self._taken = 0  # the number of the release that was taken last
         self._has_ended = False
+        self._kept: KeptFiles | None = None
         try:
+            if owner is not None:
+                self._kept = KeptFiles(folder, owner)
+                self._take_over(self._kept)
+                return
             folder.mkdir(parents=True, exist_ok=True)
             for left_over in folder.glob(f"*{_SUFFIX}"):
                 left_over.unlink()
-        except OSError as error:
+        except (OSError, msgspec.MsgspecError) as error:
             raise self._disk_error(error) from None
 
     # --- the thread that stages ----------------------------------------------------------------------------------------
@@ -166,9 +169,14 @@ class Staging:
         if staged is None:
             raise self._unknown(attempt)
         try:
+            if self._kept is not None and not staged.size:
+                self._write(staged, ())
             if staged.size:
                 with staged.path.open("ab") as file:
                     staged.size += file.write(_END_OF_STREAM)
+            if self._kept is not None:
+                counts = (staged.pushes, staged.rows, staged.size)
+                self._kept.seal(staged.path, Seal(attempt, *counts, staged.newest_ms, staged.oldest_ms, reached_ms, arrival))
         except OSError as error:
             self.drop([attempt])
             raise self._disk_error(error) from None
@@ -185,24 +193,64 @@ class Staging:
             return False
         names = list(dict.fromkeys(attempts))
         self.check(query, batch, names)
-        winners = [self._sealed.pop(attempt) for attempt in names]
-        self._remember(names)
+        winners = [self._sealed[attempt] for attempt in names]
         arrival = next((each.arrival for each in winners if each.arrival is not None), None)
         arrived_s = None if arrival is None else self._arrived_s(arrival, self._last.get(query))
         began_ms = None if arrival is None else arrival.began_ms
-        self._last[query] = _Commit(batch, began_ms, self._now_ms())
+        commit = Commit(batch, began_ms, self._now_ms())
+        reached = max((each.reached_ms for each in winners if each.reached_ms is not None), default=None)
+        pieces = tuple(Piece(each.path.name, each.rows, each.size) for each in winners if each.rows)
+        release = Release(query, commit, pieces, reached, arrived_s)
+        try:
+            number = None if self._kept is None else self._kept.release(release)
+        except OSError as error:
+            raise self._disk_error(error) from None
+        for attempt in names:
+            del self._sealed[attempt]
+        self._remember(names)
+        self._last[query] = commit
         self._last.move_to_end(query)
         if len(self._last) > _QUERIES_REMEMBERED:
-            self._last.popitem(last=False)
-        reached = [each.reached_ms for each in winners if each.reached_ms is not None]
-        with_rows = [each for each in winners if each.rows]
+            forgotten, _ = self._last.popitem(last=False)
+            if self._kept is not None:
+                self._kept.last.pop(forgotten, None)
         for each in winners:
             if not each.rows:
                 each.path.unlink(missing_ok=True)
-        with self._lock:
-            self._released.append(ReleasedRows(self._read(with_rows), max(reached, default=None), arrived_s))
-            self._queued_bytes += sum(each.size for each in with_rows)
+        self._queue(release, number)
         return True
+
+    def _queue(self, release: Release, number: int | None) -> None:
+        rows = ReleasedRows(self._read(release.pieces), release.reached_ms, release.arrived_s, number)
+        with self._lock:
+            self._released.append(rows)
+            self._queued_bytes += sum(piece.size for piece in release.pieces)
+
+    def _take_over(self, kept: KeptFiles) -> None:
+        """Go on with what others have staged and released."""
+        self._last.update(kept.last)
+        for path, seal in kept.sealed():
+            self._sealed[seal.attempt] = _Attempt(
+                path,
+                self._clock(),
+                seal.pushes,
+                seal.rows,
+                seal.size,
+                seal.newest_ms,
+                seal.oldest_ms,
+                seal.reached_ms,
+                seal.arrival,
+            )
+        for number, release in kept.releases.items():
+            self._queue(release, number)
+
+    def forget_before(self, position: Sequence[int]) -> None:
+        """A snapshot with this position of the split was committed: what lies before it is not read again."""
+        if self._kept is not None:
+            try:
+                self._kept.forget_before(position[0])
+            except OSError as error:
+                raise self._disk_error(error) from None
 
     def check(self, query: str, batch: int, attempts: Sequence[str]) -> None:
         """Whether these attempts can be released, all of them; or they were before."""
@@ -218,7 +266,7 @@ class Staging:
         last = self._last.get(query)
         return last is not None and batch <= last.batch
 
-    def _arrived_s(self, arrival: Arrival, last: _Commit | None) -> float:
+    def _arrived_s(self, arrival: Arrival, last: Commit | None) -> float:
         """When the oldest row of a micro-batch came: by its event time, if it can have come then.
 
         No row came after its micro-batch was planned, nor before Spark last looked for rows: that was when it planned the
@@ -250,14 +298,15 @@ class Staging:
             self._has_ended = True
 
     def close(self) -> None:
-        """The job goes: delete everything. What was taken may still be read to the end of its file."""
+        """The job goes: delete everything, unless it is kept. What was taken may still be read to the end of its file."""
         self._open.clear()
         self._sealed.clear()
         with self._lock:
             self._has_ended = True
             self._released.clear()
             self._queued_bytes = 0
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._kept is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- the thread that reads: see flow.sources.pushed.Queue ----------------------------------------------------------
 
@@ -268,21 +317,45 @@ class Staging:
 
     def take(self) -> ReleasedRows | None:
         with self._lock:
-            return self._released.popleft() if self._released else None
+            if not self._released:
+                return None
+            taken = self._released.popleft()
+            self._taken = taken.number or 0
+            return taken
+
+    @property
+    def next_number(self) -> int | None:
+        return None if self._kept is None else self._taken + 1
+
+    def seek(self, number: int) -> None:
+        """Begin with the release of this number: those before it were read, and a snapshot covers that."""
+        assert self._kept is not None, "only what is kept can be sought"
+        if not self._kept.first <= number <= self._kept.next:
+            raise StagingError(
+                f"The rows that were staged in {self.folder} are not those of the snapshot: it goes on with release "
+                f"{number}, and there are {self._kept.first} to {self._kept.next - 1}; submit the job again."
+            )
+        with self._lock:
+            while self._released and (self._released[0].number or 0) < number:
+                passed = self._kept.releases[self._released.popleft().number or 0]
+                self._queued_bytes -= sum(piece.size for piece in passed.pieces)
+            self._taken = number - 1
 
     def queued_bytes(self) -> int:
         """ReleasedRows, and not yet read."""
         with self._lock:
             return self._queued_bytes
 
-    def _read(self, attempts: Sequence[_Attempt]) -> Iterator[pa.RecordBatch]:
-        for attempt in attempts:
+    def _read(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            path = self.folder / piece.file
             # Batches keep the map of their file alive, also when it is deleted.
-            with pa.memory_map(str(attempt.path)) as file:
+            with pa.memory_map(str(path)) as file:
                 yield from pa.ipc.open_stream(file)
-            attempt.path.unlink(missing_ok=True)
+            if self._kept is None:
+                path.unlink(missing_ok=True)
             with self._lock:
-                self._queued_bytes = max(0, self._queued_bytes - attempt.size)
+                self._queued_bytes = max(0, self._queued_bytes - piece.size)
 
     # --- helpers of the thread that stages -----------------------------------------------------------------------------
 
@@ -294,7 +367,8 @@ class Staging:
                     f"{self._attempts_most} attempts wait for their commit; write the rows in fewer partitions."
                 )
             self.drop([next(iter(self._open))])  # its task fails, and is run again
-        staged = _Attempt(self.folder / f"{self._files_made:08}{_SUFFIX}", self._clock())
+        path = self.folder / f"{self._files_made:08}{_SUFFIX}" if self._kept is None else self._kept.path_of(attempt)
+        staged = _Attempt(path, self._clock())
         self._files_made += 1
         self._open[attempt] = staged
         return staged
@@ -347,8 +421,8 @@ class Staging:
             staged.newest_ms = newest if staged.newest_ms is None else max(staged.newest_ms, newest)
             staged.oldest_ms = oldest if staged.oldest_ms is None else min(staged.oldest_ms, oldest)
 
-    def _disk_error(self, error: OSError) -> StagingError:
-        reason = error.strerror or str(error)
+    def _disk_error(self, error: OSError | msgspec.MsgspecError) -> StagingError:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         return StagingError(
             f"A worker cannot stage rows in {self.folder}: {reason}; free space there and run the query again."
         )

@@ -1,0 +1,302 @@
+"""Staged rows that outlive their worker: on disk before they are confirmed, and read again from a snapshot's position."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dirigo.flow.sources.pushed import PushedSplit
+from dirigo.runtime.ingest.decisions import Decision, Decisions
+from dirigo.runtime.ingest.pusher import StagingAck, StagingHeader
+from dirigo.runtime.ingest.staging import Staging, StagingError
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def frame(numbers: Iterable[int]) -> bytes:
+    content: bytes = pa.record_batch({"n": pa.array(numbers, pa.int64())}, schema=SCHEMA).serialize().to_pybytes()
+    return content
+
+
+class Reading:
+    """A generation of the job: the staging of one split, and the split that reads from it."""
+
+    def __init__(self, folder: Path, generation: int = 0, position: Any | None = None) -> None:
+        self.staging = Staging(folder, SCHEMA, owner=f"job~1.{generation}")
+        self.split = PushedSplit(SCHEMA, 0)
+        if generation % 2:  # either comes first
+            self.split.attach(self.staging)
+        if position is not None:
+            self.split.seek(position)
+        if not generation % 2:
+            self.split.attach(self.staging)
+
+    def stage(self, attempt: str, *parts: Iterable[int]) -> str:
+        for part in parts:
+            self.staging.stage(attempt, [frame(part)])
+        if not parts:
+            self.staging.stage(attempt, [])
+        self.staging.seal(attempt)
+        return attempt
+
+    def release(self, attempt: str) -> bool:
+        return self.staging.release("q", 0, [attempt])
+
+    def forget(self, position: Any) -> None:
+        """A snapshot with this position was committed."""
+        self.staging.forget_before(position)
+
+    def read(self, rows_max: int = 1000) -> list[int]:
+        found: list[int] = []
+        while (piece := self.split.read(rows_max)) is not None:
+            found += piece.rows.column("n").to_pylist()
+        return found
+
+
+def names(folder: Path, suffix: str) -> int:
+    return len(list(folder.glob(f"[!.]*{suffix}")))
+
+
+def test_another_worker_reads_on_from_the_position_of_a_snapshot(tmp_path: Path) -> None:
+    first = Reading(tmp_path)
+    assert first.split.position() == [1, 0]
+    first.staging.release("q", 0, [first.stage("a", [1, 2], [3])])
+    first.staging.release("q", 1, [first.stage("b", [4, 5]), first.stage("c", [6])])
+    assert first.read(1000) == [1, 2, 3, 4, 5, 6]
+    again = Reading(tmp_path, 1, [2, 1])
+    assert again.split.position() == [2, 1]
+    assert again.read(1) == [5, 6]
+    assert again.split.position() == [3, 0]
+    assert again.staging.queued_bytes() == 0
+    from_the_beginning = Reading(tmp_path, 2)
+    assert from_the_beginning.read() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_micro_batch_that_was_committed_is_known_for_ever(tmp_path: Path) -> None:
+    first = Reading(tmp_path)
+    first.staging.release("q", 5, [first.stage("a", [1])])
+    assert first.read() == [1]
+    position = first.split.position()
+    first.forget(position)
+    assert names(tmp_path, ".arrow") == names(tmp_path, ".release") == 0
+    again = Reading(tmp_path, 1, position)
+    assert not again.staging.release("q", 5, [again.stage("other", [1])])
+    assert again.read() == []
+    assert again.staging.release("q", 6, [again.stage("new", [2])])
+    assert again.read() == [2]
+    with pytest.raises(StagingError, match="it goes on with release 1, and there are 2 to 2; submit the job again"):
+        Reading(tmp_path, 2, [1, 0])
+    with pytest.raises(StagingError, match="it goes on with release 4, and there are 2 to 2; submit the job again"):
+        Reading(tmp_path, 3, [4, 0])
+
+
+def test_a_complete_attempt_can_be_released_by_another_worker(tmp_path: Path) -> None:
+    first = Reading(tmp_path)
+    header = StagingHeader("j", "s", 0, "../complete", 0, last=True, reached_ms=9)
+    assert first.staging.receive(header, [frame([1, 2])]) == StagingAck("../complete", 0)
+    first.staging.stage("half", [frame([3])])
+    first.stage("empty")
+    again = Reading(tmp_path, 1)
+    assert names(tmp_path, ".arrow") == 2
+    assert again.staging.receive(header, [frame([1, 2])]) == StagingAck("../complete", 0)  # a copy that was long on its way
+    with pytest.raises(StagingError, match="half is not staged here"):
+        again.staging.release("q", 0, ["half"])
+    assert again.staging.release("q", 0, ["../complete", "empty"])
+    assert again.read() == [1, 2]
+    assert sorted(path.parent for path in tmp_path.rglob("*.arrow")) == [tmp_path]
+
+
+def test_who_was_taken_for_lost_releases_nothing_any_more(tmp_path: Path) -> None:
+    first = Reading(tmp_path)
+    first.stage("a", [1])
+    again = Reading(tmp_path, 1)
+    with pytest.raises(StagingError, match=r"the split has another reader than job~1.0 now"):
+        first.staging.release("q", 0, ["a"])
+    assert again.staging.release("q", 0, ["a"])
+    assert again.read() == [1]
+    first.staging.close()
+    assert Reading(tmp_path, 2).read() == [1]
+
+
+def test_a_file_that_another_reader_removed_is_not_sealed(tmp_path: Path) -> None:
+    first = Reading(tmp_path)
+    first.staging.stage("a", [frame([1])])
+    Reading(tmp_path, 1)
+    first.staging.stage("a", [frame([2])])
+    with pytest.raises(StagingError, match="the file has not the size that was written"):
+        first.staging.seal("a")
+    assert Reading(tmp_path, 2).staging.queued_bytes() == 0
+
+
+def test_rows_are_on_disk_before_they_are_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: set[str] = set()
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        sync(descriptor)
+
+    monkeypatch.setattr("os.fsync", noted)
+    first = Reading(tmp_path)
+    first.stage("a", [1])
+    (file,) = tmp_path.glob("*.arrow")
+    assert {file.name, tmp_path.name} <= synced
+    synced.clear()
+    first.staging.release("q", 0, ["a"])
+    assert tmp_path.name in synced
+    assert any(name.startswith("..000000000001.release") for name in synced)
+
+
+@pytest.mark.parametrize("what", ["seal", "release"])
+@pytest.mark.parametrize("room_for", [0, 1])  # a file, and the folder
+def test_on_a_full_disk_nothing_is_confirmed_and_the_next_try_works(
+    tmp_path: Path, what: str, room_for: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Reading(tmp_path)
+    first.stage("before", [1])
+    room = [room_for]
+
+    def no_room(_: int) -> None:
+        if room[0]:
+            room[0] -= 1
+            return
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", no_room)
+        work = first.stage if what == "seal" else first.release
+        with pytest.raises(StagingError, match="No space left on device"):
+            work("before" if what == "release" else "a")
+    assert first.read() == []
+    assert first.staging.release("q", 0, ["before"])
+    assert first.read() == [1]
+    assert Reading(tmp_path, 1).read() == [1]
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Job:
+    """One split of a job whose worker is killed, the snapshots of its controller, and Spark, which asks until it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.steps_left: int | None = None  # changes of the folder until the worker is killed
+        self.generation = -1
+        self.released: list[int] = []
+        self.committed: tuple[Any, list[int]] = (None, [])
+        self.batch = self.attempts = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """The next generation, from the last snapshot that was committed."""
+        self.steps_left = None
+        self.generation += 1
+        self.reading = Reading(self.folder, self.generation, self.committed[0])
+        self.read = list(self.committed[1])
+        self.taken: tuple[Any, list[int]] | None = None
+
+    def counted(self, step: Any) -> Any:
+        def take(*arguments: Any, **options: Any) -> Any:
+            if self.steps_left == 0:
+                raise Killed
+            if self.steps_left is not None:
+                self.steps_left -= 1
+            return step(*arguments, **options)
+
+        return take
+
+    def do(self, kind: str, how: Any) -> None:
+        match kind:
+            case "batch":
+                self.bring(self.batch, how)
+            case "again":
+                if self.batch:
+                    assert not self.bring(self.batch - 1, [[0]])
+            case "read":
+                piece = self.reading.split.read(how)
+                self.read += [] if piece is None else piece.rows.column("n").to_pylist()
+            case "snapshot":
+                self.taken = (self.reading.split.position(), list(self.read))
+            case "commit":
+                if self.taken is not None:
+                    self.committed, self.taken = self.taken, None
+                    self.reading.forget(self.committed[0])
+            case "kill":
+                self.steps_left = how
+
+    def bring(self, number: int, parts: list[list[int]]) -> bool:
+        names = []
+        for part in parts:
+            self.attempts += 1
+            names.append(self.reading.stage(str(self.attempts), part))
+        return self.reading.staging.release("q", number, names)
+
+
+PARTS = st.lists(st.integers(0, 3), max_size=3)  # how many rows
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("batch"), PARTS),
+        st.tuples(st.just("read"), st.integers(1, 4)),
+        st.tuples(st.sampled_from(["snapshot", "commit", "again"]), st.none()),
+        st.tuples(st.just("kill"), st.integers(0, 9)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(operations=OPERATIONS)
+def test_each_row_is_read_once_however_often_the_worker_is_killed(operations: list[tuple[str, Any]]) -> None:
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        job = Job(Path(place) / "staged")
+        for name in ("os.link", "os.fsync"):
+            patch.setattr(name, job.counted(getattr(os, name.removeprefix("os."))))
+        for name in ("unlink", "replace"):
+            patch.setattr(Path, name, job.counted(getattr(Path, name)))
+        rows = 0
+        for kind, how in operations:
+            operation = how
+            if kind == "batch":
+                operation = [list(range(rows + sum(how[:part]), rows + sum(how[: part + 1]))) for part in range(len(how))]
+                rows += sum(how)
+            try:
+                job.do(kind, operation)
+            except Killed:
+                job.begin()
+                if kind == "batch":
+                    job.do(kind, operation)  # whether it was released or not
+            if kind == "batch":
+                job.batch += 1
+                job.released += [n for part in operation for n in part]
+        job.begin()
+        job.read += job.reading.read(2)
+        assert job.read == job.released
+        job.reading.forget(job.reading.split.position())
+        assert names(job.folder, ".release") == 0
+
+
+def test_a_decision_stands_whoever_asks_and_whatever_dies(tmp_path: Path) -> None:
+    decisions = Decisions(tmp_path / "decided")
+    first = decisions.decide("s", "q", 0, [(0, "a"), (1, "b")])
+    assert first == Decision("s", "q", 0, ((0, "a"), (1, "b")))
+    again = Decisions(tmp_path / "decided")
+    assert again.all() == [first]
+    assert again.decide("s", "q", 0, [(0, "other")]) == first
+    second = again.decide("s", "q", 1, [(1, "c")])
+    assert second is not None
+    assert again.decide("s", "q", 0, [(0, "late")]) is None
+    other = again.decide("t", "q", 0, [(0, "d")])
+    assert len(Decisions(tmp_path / "decided").all()) == 2
+    again.forget(second)
+    assert Decisions(tmp_path / "decided").all() == [other]
+    assert again.decide("s", "q", 1, [(0, "new")]) == Decision("s", "q", 1, ((0, "new"),))
