@@ -220,3 +220,21 @@ def test_a_folder_that_is_gone_is_told(sink: Any, tmp_path: Path) -> None:
     with pytest.raises(dg.OperatorFailure, match="the folder is gone"):
         writer.cut()
     writer.abandon()
+
+
+def test_new_results_are_on_the_disk_before_old_ones_go(sink: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(prepared(sink, tmp_path, "error"), 1)
+    made = prepared(sink, tmp_path, "overwrite")
+    steps: list[str] = []
+    unlink = Path.unlink
+    monkeypatch.setattr(os, "fsync", lambda each: steps.append(Path(f"/proc/self/fd/{each}").readlink().name))
+
+    def noted(path: Path, missing_ok: bool = False) -> None:
+        steps.append(path.name)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", noted)
+    write(made, 2)
+    old = next(step for step in steps if step.startswith("part-0-00000."))
+    (new,) = [step for step in steps if "part-0-00001-" in step]
+    assert steps[:3] == [new, tmp_path.name, old]

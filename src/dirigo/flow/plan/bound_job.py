@@ -50,22 +50,32 @@ class BoundJob:
         return self.plan.job
 
     def prepare_sinks(self) -> None:
-        """Have every sink look at its place before anything runs."""
-        sinks = self._sinks()
+        """Have every sink look at its place before anything runs: not when a job goes on from a snapshot."""
+        sinks = self.sinks()
         self._refuse_shared_places(sinks)
         for operator in sinks:
             operator.sink.prepare(operator.schema)
 
     def abandon_sinks(self) -> None:
         """Have the writers of this process let go that were not closed: the job ends without its last rows."""
-        for operator in self._sinks():
+        for operator in self.sinks():
             operator.abandon()
+
+    def let_go_sinks(self) -> None:
+        """As ``abandon_sinks``, where only this generation of the job ends: what was prepared for a snapshot stays."""
+        for operator in self.sinks():
+            operator.let_go()
+
+    def hold_back_sinks(self, generation: int) -> None:
+        """The job takes snapshots: before anything runs, have sinks wait for commits (see ``SinkRows``)."""
+        for operator in self.sinks():
+            operator.hold_back(generation)
 
     def outside_sinks(self) -> list[SinkRows]:
         """Those whose rows leave the job."""
-        return [operator for operator in self._sinks() if operator.sink.is_outside]
+        return [operator for operator in self.sinks() if operator.sink.is_outside]
 
-    def _sinks(self) -> list[SinkRows]:
+    def sinks(self) -> list[SinkRows]:
         return [stage.operator for stage in self.plan.stages if isinstance(stage.operator, SinkRows)]
 
     def _refuse_shared_places(self, sinks: Sequence[SinkRows]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn, cast
 
@@ -174,6 +175,8 @@ class JsonLinesWriter(Writer):
             while rest:
                 rest = rest[file.write(rest) :]
             if self._is_live:
+                if self._files.will_replace:
+                    os.fsync(file.fileno())
                 self._files.replace_old()
 
     def _end_file(self) -> None:

@@ -62,6 +62,8 @@ class PartFiles:
         if self.is_held_back:
             self._pending[hidden] = False
         else:
+            if self.will_replace:
+                _sync_file(self.folder.path / hidden)
             self._show(hidden)
             self.replace_old()
 
@@ -72,10 +74,15 @@ class PartFiles:
             self._at_hand = None
 
     def replace_old(self) -> None:
-        """There are results of this job to be seen."""
+        """There are results of this job to be seen, and they are on the disk if old ones go for them."""
         if not self._has_replaced:
             self._has_replaced = True
             self.folder.replace_old(self._replacement)
+
+    @property
+    def will_replace(self) -> bool:
+        """Whether old results go once there are new ones."""
+        return self._replacement is not None and not self._has_replaced
 
     def abandon(self) -> None:
         """Nothing more is shown: remove what this writer has hidden. Others may still need what they have."""
