@@ -302,4 +302,12 @@ def test_all_that_a_cut_names_is_brought_to_the_disk(tmp_path: Path, monkeypatch
         writer.sync(cut)
         writer.commit(cut)
         assert synced == [hidden, "out", "out"], "nothing has changed since"
-        writer.abandon()
+        again = sink.open(schema, 3)
+        again.hold_back(1)
+        again.resume(cut)
+        assert len(synced) == 3
+        writer.write(pa.record_batch({"n": [3]}, schema))
+        cut = writer.cut()
+        again.resume(cut)
+        again.sync(again.cut())  # the rename of one that was lost before it came to that
+        assert synced == [hidden, "out", "out", "out"]

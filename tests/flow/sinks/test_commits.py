@@ -201,6 +201,18 @@ def test_a_file_that_its_reader_has_taken_away_is_not_missed(kind: str, tmp_path
     again.write(rows_of(1, 1))
     again.commit(again.cut())
     assert visible(tmp_path) == [1]
+    assert [file.stem for file in tmp_path.iterdir()] == ["part-0-00001"], "names tell the order, whatever is missing"
+
+
+def test_no_two_writers_of_a_partition_share_a_file(kind: str, tmp_path: Path) -> None:
+    """Not even of one generation: a savepoint begins a new job with generation 0."""
+    sink = SINKS[kind](tmp_path)
+    for _ in range(2):
+        writer = sink.open(SCHEMA, 0)
+        writer.hold_back(0)
+        writer.write(rows_of(0, 1))
+        writer.cut()
+    assert len(hidden(tmp_path)) == 2
 
 
 def test_an_empty_result_leaves_one_file_once_it_is_committed(kind: str, tmp_path: Path) -> None:

@@ -87,9 +87,8 @@ class PartFiles:
     def abandon(self) -> None:
         """Nothing more is shown: remove what this writer has hidden. Others may still need what they have."""
         self.discard()
-        for hidden, is_shown in self._pending.items():
-            if not is_shown:
-                (self.folder.path / hidden).unlink(missing_ok=True)
+        for hidden in self._pending:  # of one that was shown, the hidden name is gone
+            (self.folder.path / hidden).unlink(missing_ok=True)
         self._pending = {}
 
     # --- cuts ----------------------------------------------------------------------------------------------------------
