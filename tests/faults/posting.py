@@ -70,10 +70,13 @@ class Posting:
         self.worker.has()  # it beats
         return job.status().state
 
-    def post(self, job: Job, frame: bytes, count: int, *, sink: str = "out", partition: int = 0) -> None:
+    def post(
+        self, job: Job | str, frame: bytes, count: int, *, sink: str = "out", partition: int = 0, snapshot: int = 0
+    ) -> None:
         """Post a record, and wait for the log to acknowledge it."""
         number = next(self._numbers)
-        posted = Posted(0, self._incarnation, number, job.id, sink, partition, count)
+        name = job if isinstance(job, str) else job.id
+        posted = Posted(0, self._incarnation, number, name, sink, partition, count, snapshot)
         self._socket.send_multipart([msgspec.msgpack.encode(posted), frame])
         while True:
             assert self._socket.poll(int(PATIENCE_S * 1000)), "the log does not answer any more"

@@ -13,16 +13,16 @@ import pytest
 import zmq
 
 from dirigo.runtime.results import poster as log_posting
-from dirigo.runtime.results.poster import LOST_AFTER_S, RECONNECT_AFTER_S, LogAck, LogPosting
+from dirigo.runtime.results.poster import LOST_AFTER_S, RECONNECT_AFTER_S, LogAck, LogPosting, Posted
 from dirigo.runtime.transport.authenticator import Refusals
-from dirigo.runtime.worker.core import Result
+from dirigo.runtime.worker.core import Result, WorkerCore
 
 
 class Socket:
     """Takes everything, and hands out the acknowledgments that a test gives."""
 
     def __init__(self) -> None:
-        self.sent = 0
+        self.frames: list[Any] = []
         self.connected = 0
         self.acks: deque[bytes] = deque()
 
@@ -32,13 +32,33 @@ class Socket:
     def disconnect(self, _: str) -> None:
         """Nothing is to be done."""
 
-    def send_multipart(self, _frames: Any, _flags: int) -> None:
-        self.sent += 1
+    def send_multipart(self, frames: Any, _flags: int) -> None:
+        self.frames.append(frames)
 
     def recv_multipart(self, _flags: int) -> list[bytes]:
         if not self.acks:
             raise zmq.Again
         return [self.acks.popleft()]
+
+
+def test_a_cut_is_posted_behind_the_rows_before_it() -> None:
+    rows = pa.record_batch({"n": [1, 2, 3]})
+    core: Any = SimpleNamespace(
+        lock=Lock(),
+        jobs={"job~1": SimpleNamespace(logged_bytes=0)},
+        results=deque(),
+        signal=SimpleNamespace(ring=lambda: None),
+        refusals=Refusals("a worker"),
+    )
+    core.results.append(Result("job~1", "out", 0, rows, 24))
+    WorkerCore.post_cut(core, "job~1", "out", 0, 5)
+    core.results.append(Result("job~1", "out", 0, None, 0))
+    socket = Socket()
+    posting = LogPosting(socket)  # type: ignore[arg-type]
+    posting.connect("tcp://the-log:1", 3, 7)
+    posting.post(core)
+    posted = [msgspec.msgpack.decode(head, type=Posted) for head, _ in socket.frames]
+    assert [(each.number, each.rows, each.snapshot) for each in posted] == [(1, 3, 0), (2, 0, 5), (3, -1, 0)]
 
 
 def test_results_that_nobody_acknowledges_fail_their_jobs_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

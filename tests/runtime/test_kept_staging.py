@@ -254,7 +254,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(operations=OPERATIONS)
 def test_each_row_is_read_once_however_often_the_worker_is_killed(operations: list[tuple[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:

@@ -175,7 +175,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(OPERATIONS, st.integers(1, 4))
 def test_a_log_is_as_its_model_after_anything(operations: list[tuple[str, Any]], per_segment: int) -> None:
     size = len(frame_of([0])) + 36

@@ -147,7 +147,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(operations=OPERATIONS, outcome=st.sampled_from(["finished", "failed", "killed"]))
 def test_readers_see_each_row_once_and_nothing_that_is_taken_back(
     operations: list[tuple[str, Any]], outcome: str, context: zmq.Context[zmq.Socket[bytes]]
