@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
-from dirigo.kernel import Address, WorkerId
+from dirigo.kernel import Address, Kept, WorkerId
 from dirigo.kernel.interface.message import (
     CriticalAck,
     Data,
@@ -30,6 +30,7 @@ from dirigo.kernel.interface.message import (
     Unsync,
 )
 from dirigo.kernel.mailbox import Event, Role, Transition
+from dirigo_lab.verification.snapshots import Capture, snapshot_of
 
 Fact = tuple[Any, ...]  # (name of a Ledger method, arguments ...)
 
@@ -63,6 +64,10 @@ INVARIANTS: dict[str, str] = {
     "ordered-at-home": "messages of an ordered function run at its lessor, in the order of each channel",
     "acknowledged": "every program and every request is acknowledged once, programs before the sender's UNSYNC",
     "no-deadlock": "when nothing can happen any more, every message ran and every queue is empty",
+    "snapshot-once": "each actor that has not ended runs each snapshot once, and who has ended and all that "
+    "it has yet to do alone is kept; the barriers of a snapshot that gave way do nothing",
+    "snapshot-cut": "what was captured is the result of exactly what the sources emitted before the barrier",
+    "snapshot-gives-way": "a snapshot is void if and only if a SYNC_ONE that was emitted before it cannot run before it",
     "leases-consistent": "at the end, whoever may be sent to or holds a partial state is known to the lessor",
 }
 
@@ -113,6 +118,7 @@ class Ledger:
         "critical",
         "edges",
         "executed_counts",
+        "gave_way",
         "home",
         "ordered",
         "outstanding",
@@ -120,6 +126,7 @@ class Ledger:
         "produced_by",
         "running",
         "seqs",
+        "snapshots",
     )
 
     COUNTS_CRITICALS: ClassVar[bool] = True  # whether the functions count critical messages like others
@@ -138,6 +145,8 @@ class Ledger:
         self.owed: set[tuple[Any, ...]] = set()  # acknowledgments that this actor's instances have to send
         self.outstanding: set[tuple[Address, int]] = set()  # programs of this actor that are not acknowledged
         self.seqs: dict[tuple[Any, ...], int] = {}
+        self.snapshots: dict[int, Capture | None] = {}  # those that ran, and what was captured; None for a void one
+        self.gave_way: set[int] = set()  # the snapshots that gave way here
         self.coverage: set[tuple[str, int]] = set()  # (kind of channel, epoch) of what was sent; not part of the state
 
     def freeze(self) -> Hashable:
@@ -152,6 +161,8 @@ class Ledger:
             tuple(sorted(self.owed)),
             tuple(sorted(self.outstanding)),
             tuple(sorted(self.seqs.items())),
+            tuple(self.snapshots.items()),
+            tuple(sorted(self.gave_way)),
         )
 
     def copy(self) -> Ledger:
@@ -168,6 +179,8 @@ class Ledger:
             "owed",
             "outstanding",
             "seqs",
+            "snapshots",
+            "gave_way",
         ):
             setattr(twin, name, getattr(self, name).copy())
         return twin
@@ -207,6 +220,7 @@ class Ledger:
         if critical:
             edge.emitted += 1
             edge.due.append(payload)
+            self._drop_void(sender)
         elif payload in edge.waiting:
             self._fail("exactly-once", f"{payload} of {sender} was emitted twice")
         else:
@@ -306,6 +320,68 @@ class Ledger:
             edge.executed += 1
             edge.due.pop(0)
             edge.ended = edge.ended or final
+            self._drop_void(sender)
+
+    def executed_snapshot(
+        self,
+        worker: WorkerId,
+        parts: tuple[tuple[Address, str], ...],
+        capture: Capture | None,
+        contents: tuple[tuple[str, int], ...],
+    ) -> None:
+        """A snapshot's barrier ran. Without a capture it is void, here or since upstream."""
+        if worker != self.home or not self.critical:
+            self._fail("lessor-alone", f"a snapshot ran at w{worker}, not at a lessor in CRITICAL")
+        senders = sorted(sender for sender, _ in parts)
+        expected = sorted(upstream for upstream, edge in self.edges.items() if not edge.ended)
+        numbers = {snapshot_of(payload) for _, payload in parts}
+        number = numbers.pop()
+        assert number is not None
+        if number in self.snapshots or numbers:
+            self._fail("snapshot-once", f"{parts} ran, but {sorted(self.snapshots)} had run before")
+        if senders != expected and (capture is not None or not set(senders) <= set(expected)):
+            self._fail("snapshot-once", f"{parts} ran and was captured, but not of all of {expected}")
+        for sender, payload in parts:
+            self._check_critical(sender, payload)
+        self._check_contents(dict(contents))
+        if capture is not None:
+            self._check_kept(capture.kept)
+        self.running.discard(worker)
+        self.snapshots[number] = capture
+        if senders != expected:
+            self.gave_way.add(number)
+        for sender, _ in parts:
+            self.edges[sender].executed += 1
+            self.edges[sender].due.pop(0)
+        for sender in self.edges:
+            self._drop_void(sender)
+
+    def _check_kept(self, kept: Kept) -> None:
+        ended = tuple(sorted(upstream for upstream, edge in self.edges.items() if edge.ended))
+        if kept.ended != ended:
+            self._fail("snapshot-once", f"{kept.ended} are kept as ended, but those that have ended are {ended}")
+        kept_alone = sorted(payload for _, payload in kept.timers)
+        # A strategy may have asked for something, and the worker is about to tell the actor.
+        alone = sorted(payload for payload in self.alone if payload in kept_alone or not payload.startswith("injected"))
+        if kept_alone != alone:
+            self._fail("snapshot-once", f"{kept_alone} are kept to run alone, but {alone} have not run")
+
+    def _drop_void(self, sender: Address) -> None:
+        """The barriers of a snapshot that gave way here do nothing when their turn comes."""
+        edge = self.edges[sender]
+        while edge.due and snapshot_of(edge.due[0]) in self.gave_way:
+            payload = edge.due.pop(0)
+            edge.executed += 1
+            log = self.produced_by[sender]
+            del log[next(i for i, each in enumerate(log) if each.payload == payload and each.kind == CRITICAL)]
+
+    def restore(self, capture: Capture, counts: Mapping[str, int]) -> None:
+        """Begin where a capture was made, in which the actor had counted this."""
+        self.executed_counts = dict(counts)
+        self.base = dict(counts)
+        self.alone = {payload for _, payload in capture.kept.timers}
+        for upstream in capture.kept.ended:
+            self.edges[upstream].ended = True
 
     def asked(self, payload: str) -> None:
         self.alone.add(payload)

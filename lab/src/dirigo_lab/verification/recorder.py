@@ -18,6 +18,7 @@ from dirigo_lab.verification.checker import (
     control_facts,
     data_fact,
 )
+from dirigo_lab.verification.snapshots import Capture, is_void
 from dirigo_lab.verification.world import World, readable, seen
 
 
@@ -67,16 +68,26 @@ class Recorder:
         self.rows.add(row)
         self.facts.append((message.to, ("started", worker, message.critical)))
 
+    def _snapshot(self, worker: WorkerId, run: CriticalRun, own: tuple[tuple[str, int], ...]) -> Fact:
+        """A host takes what is kept of an actor when its function has returned and before anything comes of it."""
+        lessor = self.workers[worker].lessor(run.to)
+        captured, lessor.context.captured = lessor.context.captured, None
+        capture = None if is_void(run) else Capture(captured, lessor.keep())
+        return ("executed_snapshot", worker, tuple((sender, payload) for sender, _, payload in run.parts), capture, own)
+
     def executed(self, worker: WorkerId, message: RunnableMessage) -> None:
         instance = self.workers[worker].instance(message.to)
         states = instance.states
         for _, payload in instance.context.timers:
             self.facts.append((message.to, ("asked", payload)))
+        fact: Fact
         own = tuple(sorted(seen(states).items()))
-        if isinstance(message, CriticalRun):
+        if isinstance(message, CriticalRun) and message.granularity is Granularity.SNAPSHOT:
+            fact = self._snapshot(worker, message, own)
+        elif isinstance(message, CriticalRun):
             parts = tuple((sender, payload) for sender, _, payload in message.parts)
             one = message.granularity is Granularity.ONE
-            fact: Fact = ("executed_critical", worker, parts, one, message.final, own)
+            fact = ("executed_critical", worker, parts, one, message.final, own)
         else:
             base = tuple(sorted(readable(states).items())) if self.actors[message.to].replicated else None
             fact = (

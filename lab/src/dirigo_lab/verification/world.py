@@ -23,6 +23,7 @@ from dirigo.kernel import (
 )
 from dirigo.state import MapState, StateSet, add
 from dirigo_lab.verification.guided import Freedom
+from dirigo_lab.verification.snapshots import is_void, passed_on
 
 Step = tuple[Output | CriticalOutput, ...]  # what a source emits in one go
 
@@ -187,6 +188,9 @@ class Relay:
 
     def on_critical(self, context: Context, critical: CriticalRun) -> None:
         actor = self._actor
+        if critical.granularity is Granularity.SNAPSHOT:
+            self._take_snapshot(context, critical)
+            return
         sender, _, payload = critical.parts[0]
         self._seen.add(payload, 1)
         if sender == actor.name:
@@ -206,6 +210,12 @@ class Relay:
                 context.emit(to, f"{name}.late")
         if actor.alone_in_critical == "after":
             context.run_alone(f"{payload}^{sender}.alone")
+
+    def _take_snapshot(self, context: Context, barrier: CriticalRun) -> None:
+        if not is_void(barrier):
+            context.captured = tuple(sorted(self._seen.items()))
+        for to in self._actor.downstreams:
+            context.emit_critical(to, passed_on(barrier), granularity=Granularity.SNAPSHOT)
 
     def _speak(self, context: Context, payload: str) -> None:
         for to in self._actor.downstreams:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
+from typing import ClassVar, Self
 
 
 @dataclass
@@ -55,9 +56,36 @@ class Violation:
 
 
 @dataclass
+class RecoveryResult:
+    """What one run with crashes met."""
+
+    seed: int
+    executed: int = 0  # messages, critical ones included, over all generations
+    snapshots: int = 0  # that exist
+    voids: int = 0  # that gave way
+    crashes: int = 0
+    in_snapshots: int = 0  # crashes while one was being taken
+    in_commits: int = 0  # crashes between a manifest and the last of its sinks
+    in_restores: int = 0  # crashes while a generation was being restored
+    restored: int = 0  # generations that began from a snapshot
+    lessees: int = 0
+    timers_kept: int = 0
+    ended_kept: int = 0  # actors that were restored with upstreams that had ended
+    stale_messages: int = 0  # of earlier generations, which came late and were dropped
+    stale_reports: int = 0
+
+    @property
+    def hollow(self) -> bool:
+        """Nothing was ever restored."""
+        return not self.restored
+
+
+@dataclass
 class RandomReport:
     """What many runs met, and which of them failed."""
 
+    features: ClassVar[tuple[str, ...]] = FEATURES
+    kind: ClassVar[str] = "random runs"
     runs: int = 0
     hollow_runs: int = 0  # in themselves; some are, because some workers are calm and some graphs small
     totals: Counter[str] = field(default_factory=Counter)
@@ -70,35 +98,47 @@ class RandomReport:
     @property
     def unmet(self) -> list[str]:
         """Features that occurred in no run at all."""
-        return [name for name in FEATURES if not self.totals[name]]
+        return [name for name in self.features if not self.totals[name]]
 
     @property
     def ok(self) -> bool:
         return not self.violations and not self.is_hollow()
 
-    def add(self, result: RunResult) -> None:
+    def add(self, result: RunResult | RecoveryResult) -> None:
         self.runs += 1
         self.hollow_runs += result.hollow
-        for name in FEATURES:
+        for name in self.features:
             self.totals[name] += getattr(result, name)
 
-    def __add__(self, other: RandomReport) -> RandomReport:
+    def __add__(self, other: Self) -> Self:
         """Both reports in one: what several processes found."""
         violations = sorted([*self.violations, *other.violations], key=lambda violation: violation.seed)
-        totals = Counter({name: self.totals[name] + other.totals[name] for name in FEATURES})
-        return RandomReport(self.runs + other.runs, self.hollow_runs + other.hollow_runs, totals, violations)
+        totals = Counter({name: self.totals[name] + other.totals[name] for name in self.features})
+        return type(self)(self.runs + other.runs, self.hollow_runs + other.hollow_runs, totals, violations)
 
     def summary(self) -> str:
         """All numbers in one sentence, so that nothing passes by being empty."""
-        met = ", ".join(f"{self.totals[name]:,} {name.replace('_', ' ')}" for name in FEATURES)
+        met = ", ".join(f"{self.totals[name]:,} {name.replace('_', ' ')}" for name in self.features)
         failed = f"{len(self.violations):,} violations" if self.violations else "no violation"
-        return f"{self.runs:,} random runs, {failed}, {self.hollow_runs:,} of them hollow: {met}"
+        return f"{self.runs:,} {self.kind}, {failed}, {self.hollow_runs:,} of them hollow: {met}"
 
     def to_json(self) -> dict[str, object]:
         return {
             "runs": self.runs,
             "hollow_runs": self.hollow_runs,
             "ok": self.ok,
-            "totals": {name: self.totals[name] for name in FEATURES},
+            "totals": {name: self.totals[name] for name in self.features},
             "violations": [str(violation) for violation in self.violations],
         }
+
+
+@dataclass
+class RecoveryReport(RandomReport):
+    """The same of runs with crashes."""
+
+    features: ClassVar[tuple[str, ...]] = tuple(each.name for each in fields(RecoveryResult) if each.name != "seed")
+    kind: ClassVar[str] = "random runs with crashes"
+
+    def is_hollow(self) -> bool:
+        """Over all runs nothing was restored, or crashes left out one of the steps from the barrier to the commit."""
+        return not all(self.totals[name] for name in ("restored", "in_snapshots", "in_commits", "in_restores"))

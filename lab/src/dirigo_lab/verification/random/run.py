@@ -95,7 +95,8 @@ class Checking(Recorder):
             self._result.timers += 1
             self.timer_set(due)
         if isinstance(message, CriticalRun):
-            self._count_critical(message)
+            if message.granularity is not Granularity.SNAPSHOT:
+                self._count_critical(message)
             super().executed(worker, message)
             return
         # As in the recorder, but the states are looked at only where a ledger will.
@@ -182,7 +183,7 @@ class RandomRun:
         self.world = world
         self.result = RunResult(world.seed)
         self.results = Results()
-        self.checking = Checking(world, self.result, self.results, self._timer_set)
+        self.checking = self.new_checking()
         self.injections = Injections(self.checking.ledgers)
         self.cluster = SimulatedCluster(
             world.workers,
@@ -198,6 +199,9 @@ class RandomRun:
         self.checking.workers = self.workers
         self._schedule()
 
+    def new_checking(self) -> Checking:
+        return Checking(self.world, self.result, self.results, self._timer_set)
+
     def _strategy(self, worker: WorkerId, rng: Random) -> Hooks:
         mind = self.world.minds[worker]
         if mind.kind == "fifo":
@@ -207,12 +211,8 @@ class RandomRun:
         return kind(rng, mind, self.world.freedom(), local, self.injections)
 
     def _schedule(self) -> None:
-        world, cluster, trouble = self.world, self.cluster, self.world.trouble
-        for source, steps in world.scripts.items():
-            feed = cluster.source(source, world.homes[source], world.targets(source))
-            for t, step in zip(world.times[source], steps, strict=True):
-                for output in step:
-                    feed.emit_at(t, output)
+        cluster, trouble = self.cluster, self.world.trouble
+        self._schedule_sources()
         for frozen, from_t, to_t in trouble.freezes:
             cluster.freeze(frozen, from_t, to_t)
         for slow, factor in trouble.slow:
@@ -223,6 +223,13 @@ class RandomRun:
             cluster.at(t, lambda address=address: self._inject(address))  # type: ignore[misc]
         for address, at, t in trouble.passivations:
             cluster.at(t, lambda address=address, at=at: self._passivate(address, at))  # type: ignore[misc]
+
+    def _schedule_sources(self) -> None:
+        for source, steps in self.world.scripts.items():
+            feed = self.cluster.source(source, self.world.homes[source], self.world.targets(source))
+            for t, step in zip(self.world.times[source], steps, strict=True):
+                for output in step:
+                    feed.emit_at(t, output)
 
     def _lessor(self, address: Address) -> Lessor:
         return self.workers[self.world.homes[address]].lessor(address)
@@ -242,10 +249,18 @@ class RandomRun:
 
     def execute(self) -> RunResult:
         """Run to the end and check everything but the results."""
+        self.run_to_rest()
+        self.check_end()
+        return self.result
+
+    def run_to_rest(self) -> None:
         self.cluster.run(max_events=_EVENTS_MAX)
         while any(worker.timed for worker in self.workers.values()):  # those that were on their way when they were due
             self.cluster.at(self.cluster.now, self._fire_timers)
             self.cluster.run(max_events=_EVENTS_MAX)
+
+    def check_end(self) -> None:
+        """Nothing happens any more: all must have happened. Then put the results together."""
         for ledger in self.checking.ledgers.values():
             ledger.finish()
         check_at_rest(list(self.workers.values()))
@@ -253,7 +268,6 @@ class RandomRun:
         if left:
             raise ViolationError("no-deadlock", "; ".join(left))
         self._collect()
-        return self.result
 
     def _collect(self) -> None:
         """Put the final states together, and count what only the end shows."""
@@ -293,7 +307,7 @@ def run(seed: int, *, calm: bool = False) -> RunResult:
         result = random_run.execute()
         random_run.compare(sequential(random_run.world))
     except (ViolationError, DirigoError) as error:
-        raise _as_violation(error, seed) from error
+        raise as_violation(error, seed) from error
     except Exception as error:
         error.add_note(f"in the random run with seed {seed}")
         raise
@@ -316,7 +330,7 @@ def run_many(seeds: Iterable[int], progress: Callable[[int], None] | None = None
     return report
 
 
-def _as_violation(error: Exception, seed: int) -> ViolationError:
+def as_violation(error: Exception, seed: int) -> ViolationError:
     if isinstance(error, ViolationError):
         return ViolationError(error.invariant, f"seed {seed}: {error.what}")
     if isinstance(error, ProtocolError):

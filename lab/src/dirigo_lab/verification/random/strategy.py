@@ -18,10 +18,11 @@ class Injections:
     def __init__(self, ledgers: Mapping[Address, Ledger]) -> None:
         self._ledgers = ledgers
         self.all: list[tuple[Address, str]] = []
+        self.first = 0  # the number of the first one
 
     def one_more(self, address: Address) -> str:
         """The payload of one more, which from now on has to run exactly once."""
-        payload = f"injected {len(self.all)}"
+        payload = f"injected {self.first + len(self.all)}"
         self.all.append((address, payload))
         self._ledgers[address].asked(payload)
         return payload

@@ -33,6 +33,7 @@ from dirigo.sim.network import DeliveryOrder, Network
 from dirigo.sim.service import ServiceTime
 from dirigo.state import MapState, StateSet, add
 from dirigo_lab.verification.guided import Freedom
+from dirigo_lab.verification.snapshots import is_void, passed_on
 from dirigo_lab.verification.world import Actor, Step, World
 
 _CRITICAL = "c"  # what the names of critical messages of scripts begin with; those of data are numbers
@@ -60,6 +61,15 @@ class RandomActor(Actor):
     swallow_every: int = 0  # one critical message in so many goes no further
     speaks_alone: bool = False  # running alone has outputs, too
     timer_every: int = 0  # one message in so many sets a timer, critical ones included
+
+    @property
+    def letter(self) -> str:
+        """What it is called in the ways of messages, whatever generation of the job it belongs to."""
+        return letter_of(self.name)
+
+
+def letter_of(address: Address) -> str:
+    return address.rpartition("/")[2]
 
 
 def _declarations(replicated: bool) -> dict[str, MapState[str, int]]:
@@ -105,7 +115,7 @@ class PassOn:
         actor = self._actor
         self._seen.add(payload, 1)
         what, _, path = payload.partition("/")
-        way = f"{path}{actor.name}"
+        way = f"{path}{actor.letter}"
         chance = crc32(f"{way} {what}".encode())
         asks = actor.alone_every and chance % actor.alone_every == 0
         if asks and actor.alone_first:
@@ -128,6 +138,9 @@ class PassOn:
 
     def on_critical(self, context: Context, critical: CriticalRun) -> None:
         actor = self._actor
+        if critical.granularity is Granularity.SNAPSHOT:
+            self._take_snapshot(context, critical)
+            return
         sender, _, payload = critical.parts[0]
         self._criticals.add(payload, 1)
         if sender == actor.name:
@@ -142,8 +155,8 @@ class PassOn:
         if critical.granularity is Granularity.ONE:
             if critical.final:
                 for upstream, _, _ in critical.parts:
-                    self._ended.add(upstream, 1)
-            self._pass_on(context, critical, actor.downstreams, payload, actor.name, critical.final)
+                    self._ended.add(letter_of(upstream), 1)
+            self._pass_on(context, critical, actor.downstreams, payload, actor.letter, critical.final)
         else:
             self._on_channel(context, critical, sender, *payload.split("/"))
         if actor.alone_in_critical == "after":
@@ -151,15 +164,22 @@ class PassOn:
 
     def _on_channel(self, context: Context, critical: CriticalRun, sender: Address, what: str, path: str) -> None:
         actor = self._actor
-        way = f"{path}{actor.name}"
+        way = f"{path}{actor.letter}"
         if critical.final:
-            self._ended.add(sender, 1)
+            self._ended.add(letter_of(sender), 1)
         final = critical.final and len(self._ended) == len(actor.upstreams)
         if what == _END:
             self._pass_on(context, critical, actor.downstreams, what, way, final)
         elif not actor.swallow_every or crc32(f"{way} {what}".encode()) % actor.swallow_every:
             targets = actor.downstreams if actor.propagates is None else actor.propagates
             self._pass_on(context, critical, targets, what, way, final)
+
+    def _take_snapshot(self, context: Context, barrier: CriticalRun) -> None:
+        if not is_void(barrier):
+            cells = {"seen": self._seen, "criticals": self._criticals, "ended": self._ended}
+            context.captured = {name: dict(cell.items()) for name, cell in cells.items()}
+        for to in self._actor.downstreams:
+            context.emit_critical(to, passed_on(barrier), granularity=Granularity.SNAPSHOT)
 
     def _speak(self, context: Context, payload: str) -> None:
         """Say something while alone, unless this actor has ended."""
@@ -168,11 +188,11 @@ class PassOn:
         if kind == _QUIET or len(self._ended) == len(actor.upstreams):
             return
         what, _, path = cause.partition("/") if kind == _ALONE else (f"{ANY_TIME}{payload.replace('/', '|')}", "", "")
-        way = f"{path}{actor.name}"
+        way = f"{path}{actor.letter}"
         for to in actor.downstreams:
-            context.emit(to, f"{what}(@{actor.name}/{way}")
-            context.emit_critical(to, f"{what}@{actor.name}/{way}")
-            context.emit(to, f"{what})@{actor.name}/{way}")
+            context.emit(to, f"{what}(@{actor.letter}/{way}")
+            context.emit_critical(to, f"{what}@{actor.letter}/{way}")
+            context.emit(to, f"{what})@{actor.letter}/{way}")
 
     def _pass_on(
         self, context: Context, critical: CriticalRun, targets: tuple[Address, ...], what: str, way: str, final: bool
@@ -181,10 +201,10 @@ class PassOn:
         name = what if one else f"{what}/{way}"
         for to in targets:
             if actor.results:
-                context.emit(to, f"{what}<{actor.name}/{way}")
+                context.emit(to, f"{what}<{actor.letter}/{way}")
             context.emit_critical(to, name, granularity=critical.granularity, final=final)
             if actor.results and what != _END and not (one and final):
-                context.emit(to, f"{what}>{actor.name}/{way}")
+                context.emit(to, f"{what}>{actor.letter}/{way}")
 
 
 # --- the world -----------------------------------------------------------------------------------------------------------
@@ -298,7 +318,7 @@ def random_world(seed: int, *, calm: bool = False) -> RandomWorld:
     times = {source: _random_times(rng, len(steps), pace) for source, steps in scripts.items()}
     span = max([times[source][-1] for source in times if times[source]], default=0.0) + 10.0
     placement = {name: rng.randrange(workers) for name in (*sources, *(actor.name for actor in actors))}
-    candidates = {actor.name: _some_others(rng, workers, placement[actor.name]) for actor in actors}
+    candidates = {actor.name: some_others(rng, workers, placement[actor.name]) for actor in actors}
     return RandomWorld(
         f"random-{seed}",
         f"the random world of seed {seed}",
@@ -310,11 +330,11 @@ def random_world(seed: int, *, calm: bool = False) -> RandomWorld:
         candidates=candidates,
         sends_to=sends_to,
         times=times,
-        minds=_calm_minds(workers) if calm else _random_minds(rng, workers),
-        allowed=_random_freedom(rng, actors, candidates),
-        network=_random_network(rng, workers, span),
+        minds=_calm_minds(workers) if calm else random_minds(rng, workers),
+        allowed=random_freedom(rng, actors, candidates),
+        network=random_network(rng, workers, span),
         service=_random_service(rng),
-        trouble=_random_trouble(rng, workers, actors, placement, span),
+        trouble=random_trouble(rng, workers, actors, placement, span),
     )
 
 
@@ -457,12 +477,12 @@ def _random_times(rng: Random, count: int, pace: float) -> tuple[float, ...]:
 # --- conditions ----------------------------------------------------------------------------------------------------------
 
 
-def _some_others(rng: Random, workers: int, home: WorkerId) -> tuple[WorkerId, ...]:
+def some_others(rng: Random, workers: int, home: WorkerId) -> tuple[WorkerId, ...]:
     others = [worker for worker in range(workers) if worker != home]
     return tuple(others[: rng.randrange(1, len(others) + 1)]) if others else ()
 
 
-def _random_freedom(rng: Random, actors: list[RandomActor], candidates: Mapping[Address, tuple[WorkerId, ...]]) -> Freedom:
+def random_freedom(rng: Random, actors: list[RandomActor], candidates: Mapping[Address, tuple[WorkerId, ...]]) -> Freedom:
     forward: dict[Address, tuple[WorkerId, ...]] = {}
     direct: dict[Address, tuple[WorkerId, ...]] = {}
     hand_back: set[Address] = set()
@@ -481,7 +501,7 @@ def _calm_minds(workers: int) -> tuple[Mind, ...]:
     return (Mind("fifo"),) * workers
 
 
-def _random_minds(rng: Random, workers: int) -> tuple[Mind, ...]:
+def random_minds(rng: Random, workers: int) -> tuple[Mind, ...]:
     restless = rng.random() < 0.4
     stay = rng.choice((0.0, 0.0, 0.3, 0.7))
     minds = []
@@ -495,7 +515,7 @@ def _random_minds(rng: Random, workers: int) -> tuple[Mind, ...]:
     return tuple(minds)
 
 
-def _random_network(rng: Random, workers: int, span: float) -> Network:
+def random_network(rng: Random, workers: int, span: float) -> Network:
     links: dict[tuple[WorkerId, WorkerId], Delay | float] = {}
     if rng.random() < 0.2:
         links[rng.randrange(workers), rng.randrange(workers)] = pareto(2.0, 1.1, 60.0)
@@ -537,7 +557,7 @@ def _random_service(rng: Random) -> ServiceTime:
     return lambda _message, service_rng: min(30.0, most * 0.2 * service_rng.paretovariate(1.2))
 
 
-def _random_trouble(
+def random_trouble(
     rng: Random, workers: int, actors: list[RandomActor], placement: Mapping[Address, WorkerId], span: float
 ) -> Trouble:
     chance = rng.random
