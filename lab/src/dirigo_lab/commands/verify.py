@@ -23,15 +23,20 @@ from dirigo_lab.verification.worlds import DEEP_WORLDS, WORLDS, world_named
 _STATES_MAX = 50_000_000
 _RANDOM_RUNS = 2_000
 _RANDOM_RUNS_DEEP = 100_000
+_RECOVERIES = 200
+_RECOVERIES_DEEP = 20_000
 
 
 def verify(
     world: list[str] = typer.Option([], "--world", metavar="NAME", help="Explore only this world; can be repeated."),
-    deep: bool = typer.Option(False, "--deep", help="The larger worlds too, and 100,000 random runs."),
+    deep: bool = typer.Option(False, "--deep", help="The larger worlds too, 100,000 random runs, and 20,000 with crashes."),
     mutants: bool = typer.Option(False, "--mutants", help="Put mistakes into the protocol; each must be caught."),
     mutant: str = typer.Option("", "--mutant", metavar="NAME", help="Explore with this one mistake, and tell the story."),
     runs: int = typer.Option(
         -1, "--random", metavar="N", help="Only N random runs; with --world or --deep, after those.", show_default=False
+    ),
+    crashes: int = typer.Option(
+        -1, "--crashes", metavar="N", help="Only N random runs with crashes; else as with --random.", show_default=False
     ),
     seed: int = typer.Option(0, "--seed", help="The first seed of the random runs."),
     replay: str = typer.Option("", "--replay", metavar="PATH", help="Tell one run of a world step by step."),
@@ -66,10 +71,13 @@ def verify(
         if mutants:
             ok = _hunt(found, processes)
         else:
-            only_random = runs > 0 and not (world or deep)
+            only_random = max(runs, crashes) > 0 and not (world or deep)
             ok = only_random or _explore(found, world, deep, processes)
-            count = runs if runs >= 0 else 0 if world else _RANDOM_RUNS_DEEP if deep else _RANDOM_RUNS
+            left_out = only_random or world
+            count = runs if runs >= 0 else 0 if left_out else _RANDOM_RUNS_DEEP if deep else _RANDOM_RUNS
             ok = (count == 0 or _run_random(found, count, seed, processes)) and ok
+            count = crashes if crashes >= 0 else 0 if left_out else _RECOVERIES_DEEP if deep else _RECOVERIES
+            ok = (count == 0 or _run_random(found, count, seed, processes, with_crashes=True)) and ok
         write_json(json_file, found.to_json())
         if not ok:
             raise typer.Exit(1)
@@ -149,7 +157,7 @@ def _tell_violations(worlds: list[Exploration], mutant: str = "") -> bool:
             for number, line in enumerate(found.story, 1):
                 console.print(f"  {number:>3}. {escape(line)}", soft_wrap=True)
             option = f" --mutant {mutant}" if mutant else ""
-            command = f"dirigo verify --world {found.world}{option} --replay {found.path}"
+            command = f"dirigo verify --world {found.variant or found.world}{option} --replay {found.path}"
             console.print(f"Replay it with: {command}", soft_wrap=True)
     return ok
 
@@ -194,25 +202,30 @@ def _explain_mutant(name: str, worlds: list[str]) -> None:
 # --- random runs ---------------------------------------------------------------------------------------------------------
 
 
-def _run_random(found: work.Verification, count: int, seed: int, processes: int) -> bool:
+def _run_random(found: work.Verification, count: int, seed: int, processes: int, *, with_crashes: bool = False) -> bool:
     began = time.monotonic()
+    report: RandomReport | None = None
     with _progress() as progress:
-        task = progress.add_task("random runs", total=count)
-        for news in work.run_random(count, seed, processes or None):
+        task = progress.add_task("random runs" + " with crashes" * with_crashes, total=count)
+        for news in work.run_random(count, seed, processes or None, with_crashes=with_crashes):
             if isinstance(news, RandomReport):
-                found.random = news if found.random is None else found.random + news
+                report = news if report is None else report + news
             else:
                 progress.update(task, completed=sum(news.counts))
         progress.update(task, completed=count)
-    report = found.random
     assert report is not None
+    if with_crashes:
+        found.recoveries = report
+    else:
+        found.random = report
     console.print(f"{report.summary()} ({time.monotonic() - began:.0f} s)", soft_wrap=True)
     for violation in report.violations[:5]:
         console.print(f"[red]{escape(str(violation))}[/]", soft_wrap=True)
     if report.violations:
-        console.print(f"Repeat the first with: dirigo verify --random 1 --seed {report.violations[0].seed}")
+        option = "--crashes" if with_crashes else "--random"
+        console.print(f"Repeat the first with: dirigo verify {option} 1 --seed {report.violations[0].seed}")
     if report.is_hollow():
-        console.print("[red]hollow: no lessee was made, or no barrier met a forward[/]")
+        console.print(f"[red]hollow: {report.hollow_means}[/]")
     return report.ok
 
 

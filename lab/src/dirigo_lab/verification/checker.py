@@ -30,7 +30,7 @@ from dirigo.kernel.interface.message import (
     Unsync,
 )
 from dirigo.kernel.mailbox import Event, Role, Transition
-from dirigo_lab.verification.snapshots import Capture, snapshot_of
+from dirigo_lab.verification.snapshots.naming import Capture, snapshot_of
 
 Fact = tuple[Any, ...]  # (name of a Ledger method, arguments ...)
 

@@ -50,6 +50,7 @@ class Exploration:
     rows: set[Any] = field(default_factory=set)  # of the mailbox tables
     covered: dict[str, set[str]] = field(default_factory=dict)  # kind of channel -> {"dependency", "pending"}
     calls: int = 0
+    variant: str = ""  # of a world with snapshots: the one that the story is about
 
     @property
     def uncovered(self) -> list[str]:
@@ -239,6 +240,8 @@ class Explorer:
             if not self.handlers.script_is_done(slot, state[slot]):
                 raise ViolationError("no-deadlock", f"{source} waits for an acknowledgment for ever")
         check_at_rest([self.handlers.worker(slot, state[slot]) for slot in range(self.width)])
+        if self.world.cut is not None:
+            self.world.cut.check_end({name: self.ledgers.all[state[self.slot_of[name]]] for name in self.names})
 
     # --- stories -------------------------------------------------------------------------------------------------------
 

@@ -16,10 +16,12 @@ from dirigo.kernel.interface.message import CriticalAck, SyncRequestAck
 from dirigo.kernel.lessee import Lessee
 from dirigo.kernel.lessor import Lessor
 from dirigo.kernel.mailbox import Event, Transition
+from dirigo.state import StateSet
 from dirigo_lab.verification.checker import CRITICAL, Fact, Ledger
 from dirigo_lab.verification.copier import Copier, canonical
 from dirigo_lab.verification.guided import Guided
 from dirigo_lab.verification.recorder import Recorder
+from dirigo_lab.verification.snapshots.naming import Capture
 from dirigo_lab.verification.world import SEEN, World
 
 # Events at a worker: the delivery of message k >= 0, or one of these; injection k is INJECT - k.
@@ -109,6 +111,9 @@ class Handlers:
         source = self.sources.get(slot)
         if source is not None:
             worker.add_source(source, self.world.targets(source))
+        for name, capture in self.world.restored.items():
+            if self.world.homes[name] == slot:
+                restore(worker, name, capture)
         return worker
 
     def _intern(self, worker: Worker, script_at: int) -> int:
@@ -278,6 +283,15 @@ class Handlers:
                 self.fact_lists.append(key)
             interned.append((actor, known))
         return tuple(interned)
+
+
+def restore(worker: Worker, actor: Address, capture: Capture) -> None:
+    """As a host does: the states first, then what the kernel has kept."""
+    states = worker.instance(actor).states
+    assert isinstance(states, StateSet)
+    for payload, count in capture.content:
+        states.cell("seen").add(payload, count)
+    worker.restore(actor, capture.kept)
 
 
 class Ledgers:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dirigo.errors import DirigoError
 from dirigo_lab.verification.checker import ViolationError
-from dirigo_lab.verification.explorer import Exploration, Explorer
+from dirigo_lab.verification.explorer import Exploration
 from dirigo_lab.verification.mutants import Mutant, mutant_named
+from dirigo_lab.verification.random.recovery import recover
 from dirigo_lab.verification.random.run import run
+from dirigo_lab.verification.snapshots.variants import explore
 from dirigo_lab.verification.worlds import WORLDS, world_named
 
 _STATES_MAX = 200_000
@@ -32,13 +35,17 @@ class Catch:
 
 def explore_mutant(mutant: Mutant, world: str, states_max: int = _STATES_MAX) -> Exploration:
     with mutant.applied():
-        return Explorer(world_named(world)).search(states_max)
+        return explore(world_named(world), states_max)
 
 
 def hunt(_index: int, name: str) -> Catch:
     """Try worlds until one catches the mutant, then random runs."""
     mutant = mutant_named(name)
     catch = Catch(name, mutant.mistake)
+    if mutant.needs_crash:
+        with mutant.applied():
+            _hunt_in_runs(catch, recover, "random run with crashes")
+        return catch
     others = [world.name for world in WORLDS if world.name not in mutant.worlds]
     for world in (*mutant.worlds, *others):
         try:
@@ -52,13 +59,17 @@ def hunt(_index: int, name: str) -> Catch:
             catch.steps = len(found.story)
             return catch
     with mutant.applied():
-        for seed in range(_SEEDS_MAX):
-            try:
-                run(seed)
-            except (ViolationError, DirigoError) as error:
-                catch.caught = True
-                catch.by = f"random run, {seed + 1} seeds: {getattr(error, 'invariant', getattr(error, 'rule', 'policy'))}"
-                return catch
-            except Exception as accident:
-                catch.accidents.append(f"seed {seed}: {accident!r}")
+        _hunt_in_runs(catch, run, "random run")
     return catch
+
+
+def _hunt_in_runs(catch: Catch, one_run: Callable[[int], object], kind: str) -> None:
+    for seed in range(_SEEDS_MAX):
+        try:
+            one_run(seed)
+        except (ViolationError, DirigoError) as error:
+            catch.caught = True
+            catch.by = f"{kind}, {seed + 1} seeds: {getattr(error, 'invariant', getattr(error, 'rule', 'policy'))}"
+            return
+        except Exception as accident:
+            catch.accidents.append(f"seed {seed}: {accident!r}")

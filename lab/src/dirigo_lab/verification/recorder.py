@@ -18,7 +18,7 @@ from dirigo_lab.verification.checker import (
     control_facts,
     data_fact,
 )
-from dirigo_lab.verification.snapshots import Capture, is_void
+from dirigo_lab.verification.snapshots.naming import Capture, is_void
 from dirigo_lab.verification.world import World, readable, seen
 
 
@@ -119,7 +119,10 @@ class Recorder:
 
 
 def ledgers_of(world: World) -> dict[Address, Ledger]:
-    return {
+    ledgers = {
         actor.name: Ledger(actor.name, world.homes[actor.name], world.upstreams(actor.name), actor.ordered)
         for actor in world.actors
     }
+    for name, capture in world.restored.items():
+        ledgers[name].restore(capture, dict(capture.content))
+    return ledgers

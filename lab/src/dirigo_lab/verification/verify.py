@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dirigo.kernel.mailbox import ADMISSIONS, TRANSITIONS
-from dirigo_lab.verification.explorer import Exploration, Explorer
+from dirigo_lab.verification.explorer import Exploration
 from dirigo_lab.verification.hunt import Catch, hunt
 from dirigo_lab.verification.parallel import report_progress, spread
+from dirigo_lab.verification.random.recovery import run_recoveries
 from dirigo_lab.verification.random.report import RandomReport
 from dirigo_lab.verification.random.run import run_many
+from dirigo_lab.verification.snapshots.variants import explore
 from dirigo_lab.verification.worlds import world_named
 
 _SEEDS_PER_TASK = 250
@@ -26,7 +28,7 @@ class VerificationProgress:
 
 def _explore(index: int, order: tuple[str, int]) -> Exploration:
     name, states_max = order
-    return Explorer(world_named(name)).search(states_max, lambda found: report_progress(index, found.states))
+    return explore(world_named(name), states_max, lambda found: report_progress(index, found.states))
 
 
 def explore_worlds(
@@ -47,13 +49,19 @@ def _run_seeds(index: int, seeds: tuple[int, int]) -> RandomReport:
     return run_many(range(*seeds), lambda done: report_progress(index, done))
 
 
+def _recover_seeds(index: int, seeds: tuple[int, int]) -> RandomReport:
+    return run_recoveries(range(*seeds), lambda done: report_progress(index, done))
+
+
 def run_random(
-    runs: int, first_seed: int = 0, processes: int | None = None
+    runs: int, first_seed: int = 0, processes: int | None = None, *, with_crashes: bool = False
 ) -> Iterator[VerificationProgress | RandomReport]:
     """Random runs side by side; yields progress and one report per chunk of seeds."""
+    task = _recover_seeds if with_crashes else _run_seeds
     last = first_seed + runs
-    chunks = [(start, min(start + _SEEDS_PER_TASK, last)) for start in range(first_seed, last, _SEEDS_PER_TASK)]
-    for counts, _, report in spread(_run_seeds, chunks, processes):
+    size = _SEEDS_PER_TASK // 5 if with_crashes else _SEEDS_PER_TASK
+    chunks = [(start, min(start + size, last)) for start in range(first_seed, last, size)]
+    for counts, _, report in spread(task, chunks, processes):
         yield report if report is not None else VerificationProgress(counts)
 
 
@@ -64,6 +72,7 @@ class Verification:
     worlds: list[Exploration] = field(default_factory=list)
     mutants: list[Catch] = field(default_factory=list)
     random: RandomReport | None = None
+    recoveries: RandomReport | None = None  # the random runs with crashes
 
     @property
     def rows_missing(self) -> list[Any]:
@@ -89,4 +98,6 @@ class Verification:
             report["mutants"] = [catch.to_json() for catch in self.mutants]
         if self.random is not None:
             report["random"] = self.random.to_json()
+        if self.recoveries is not None:
+            report["recoveries"] = self.recoveries.to_json()
         return report

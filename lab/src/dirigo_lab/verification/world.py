@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from dirigo.kernel import (
     Address,
@@ -23,7 +24,10 @@ from dirigo.kernel import (
 )
 from dirigo.state import MapState, StateSet, add
 from dirigo_lab.verification.guided import Freedom
-from dirigo_lab.verification.snapshots import is_void, passed_on
+from dirigo_lab.verification.snapshots.naming import Capture, is_void, passed_on
+
+if TYPE_CHECKING:
+    from dirigo_lab.verification.checker import Ledger
 
 Step = tuple[Output | CriticalOutput, ...]  # what a source emits in one go
 
@@ -52,6 +56,13 @@ class Actor:
     timer_on: frozenset[str] = frozenset()  # payloads on which it sets a timer
 
 
+class Cut(Protocol):
+    """What must come out of a world with snapshots, or of one that was restored."""
+
+    def check_end(self, ledgers: Mapping[Address, Ledger]) -> None:
+        """Nothing can happen any more: raise ViolationError if something else came out."""
+
+
 @dataclass(frozen=True)
 class World:
     """Actors and sources, and the freedom that strategy, network and host have in it."""
@@ -69,6 +80,10 @@ class World:
     gives_back: bool = False  # the strategy has what it kept offered again after a barrier
     blind: bool = False  # the strategy may choose messages that the protocol blocks at the moment
     split: bool = False  # executions take time: other messages arrive between start and end
+    snapshots: int = 0  # how many are taken; at every point of the scripts (see ``snapshots.variants``)
+    sends: Mapping[Address, tuple[Address, ...]] = field(default_factory=dict)  # where sources send, if not as in scripts
+    restored: Mapping[Address, Capture] = field(default_factory=dict)  # what the actors begin from
+    cut: Cut | None = None  # what is known of the snapshots in the scripts, and of the result
     homes: dict[Address, WorkerId] = field(init=False)
     lessees: dict[Address, tuple[WorkerId, ...]] = field(init=False)
 
@@ -97,7 +112,7 @@ class World:
 
     def targets(self, source: Address) -> tuple[Address, ...]:
         """The actors that a source sends to."""
-        return tuple(sorted({output.to for step in self.scripts[source] for output in step}))
+        return self.sends.get(source) or tuple(sorted({output.to for step in self.scripts[source] for output in step}))
 
     def directory(self) -> Directory:
         directory = Directory()

@@ -7,6 +7,8 @@ counts only if every kind of channel in it carries messages before and after a b
 from __future__ import annotations
 
 from dirigo.kernel import CriticalOutput, Output
+from dirigo_lab.verification.snapshots.variants import variant_named
+from dirigo_lab.verification.snapshots.worlds import SNAPSHOT_WORLDS
 from dirigo_lab.verification.world import Actor, Step, World, script
 
 
@@ -341,6 +343,7 @@ WORLDS: tuple[World, ...] = (
         },
         split=True,
     ),
+    *SNAPSHOT_WORLDS,
 )
 
 
@@ -454,8 +457,13 @@ DEEP_WORLDS: tuple[World, ...] = (
 
 
 def world_named(name: str) -> World:
-    """One of the worlds; a name that is none gives an error that lists them."""
+    """One of the worlds; a name that is none gives an error that lists them.
+
+    A name with an @ is one of the many worlds that a world with snapshots consists of; a violation tells it.
+    """
     for world in (*WORLDS, *DEEP_WORLDS):
         if world.name == name:
             return world
+        if world.snapshots and name.startswith(f"{world.name}@"):
+            return variant_named(world, name)
     raise KeyError(f"there is no world {name!r}; there are: {', '.join(world.name for world in WORLDS)}")

@@ -20,6 +20,7 @@ class Mutant:
     attribute: str
     make: Make
     worlds: tuple[str, ...]
+    needs_crash: bool = False  # only random runs with crashes can show it
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -35,11 +36,13 @@ class Mutant:
 MUTANTS: list[Mutant] = []
 
 
-def mutant(name: str, mistake: str, owner: Any, attribute: str, *worlds: str) -> Callable[[Make], Make]:
+def mutant(
+    name: str, mistake: str, owner: Any, attribute: str, *worlds: str, needs_crash: bool = False
+) -> Callable[[Make], Make]:
     """Register what makes a mistaken ``owner.attribute`` out of the right one."""
 
     def register(make: Make) -> Make:
-        MUTANTS.append(Mutant(name, mistake, owner, attribute, make, worlds))
+        MUTANTS.append(Mutant(name, mistake, owner, attribute, make, worlds, needs_crash))
         return make
 
     return register

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dirigo_lab.verification.snapshots import Capture
+from dirigo_lab.verification.snapshots.naming import Capture
 
 Rows = tuple[str, ...]
 Prepared = tuple[str, int]  # a sink, and the snapshot whose cut prepared it

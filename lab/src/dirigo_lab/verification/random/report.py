@@ -86,6 +86,7 @@ class RandomReport:
 
     features: ClassVar[tuple[str, ...]] = FEATURES
     kind: ClassVar[str] = "random runs"
+    hollow_means: ClassVar[str] = "no lessee was made, or no barrier met a forward"
     runs: int = 0
     hollow_runs: int = 0  # in themselves; some are, because some workers are calm and some graphs small
     totals: Counter[str] = field(default_factory=Counter)
@@ -138,6 +139,7 @@ class RecoveryReport(RandomReport):
 
     features: ClassVar[tuple[str, ...]] = tuple(each.name for each in fields(RecoveryResult) if each.name != "seed")
     kind: ClassVar[str] = "random runs with crashes"
+    hollow_means: ClassVar[str] = "nothing was restored, or no crash came in a snapshot, a commit or a restore"
 
     def is_hollow(self) -> bool:
         """Over all runs nothing was restored, or crashes left out one of the steps from the barrier to the commit."""

@@ -33,7 +33,7 @@ from dirigo.sim.network import DeliveryOrder, Network
 from dirigo.sim.service import ServiceTime
 from dirigo.state import MapState, StateSet, add
 from dirigo_lab.verification.guided import Freedom
-from dirigo_lab.verification.snapshots import is_void, passed_on
+from dirigo_lab.verification.snapshots.naming import is_void, passed_on
 from dirigo_lab.verification.world import Actor, Step, World
 
 _CRITICAL = "c"  # what the names of critical messages of scripts begin with; those of data are numbers
