@@ -13,7 +13,7 @@ from typing import Any
 from dirigo.kernel import Kept
 from dirigo_lab.verification.mutants.mutant import mutant
 from dirigo_lab.verification.random import generations
-from dirigo_lab.verification.random.coordinator import Coordinator, Manifest, Position, Storage
+from dirigo_lab.verification.random.coordinator import Coordinator, Manifest, Position, Storage, Under
 from dirigo_lab.verification.random.recovery import Generation, Source
 from dirigo_lab.verification.snapshots.naming import Capture
 
@@ -71,10 +71,8 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
     needs_crash=True,
 )
 def _(_original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Coordinator, under: Any) -> bool:
-        return (
-            under.positions.keys() >= {name for names in self._upstreams.values() for name in names} - self._upstreams.keys()
-        )
+    def mistaken(self: Coordinator, under: Under) -> bool:
+        return under.positions.keys() >= self.sources
 
     return mistaken
 
@@ -153,7 +151,7 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @mutant(
-    "void-taken-for-whole",
+    "void-waited-for",
     "the coordinator goes on waiting for a snapshot that gave way",
     Coordinator,
     "on_void",

@@ -99,6 +99,7 @@ class Coordinator:
         self._generation = generation
         self.storage = storage
         self._upstreams = upstreams
+        self.sources = {name for names in upstreams.values() for name in names} - upstreams.keys()
         self._sinks = sinks
         self._later = later
         self._step = step
@@ -155,8 +156,7 @@ class Coordinator:
 
     def is_whole(self, under: Under) -> bool:
         """Whether every source has told where it is, and every actor that the barrier reaches has captured itself."""
-        sources = {name for names in self._upstreams.values() for name in names if name not in self._upstreams}
-        return under.positions.keys() >= sources and under.captures.keys() >= self._reached(under)
+        return under.positions.keys() >= self.sources and under.captures.keys() >= self._reached(under)
 
     def _reached(self, under: Under) -> set[str]:
         """The actors that get a barrier: those with an upstream that passes one on."""
