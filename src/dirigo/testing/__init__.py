@@ -3,7 +3,7 @@
 from dirigo.testing import Simulation, assert_parallel_equals_sequential, check_recovery, check_sink, check_source, run
 """
 
-from dirigo.testing.crashes import Recoveries, check_recovery
+from dirigo.testing.crashes.recovery_checks import Recoveries, check_recovery
 from dirigo.testing.equality import assert_parallel_equals_sequential
 from dirigo.testing.scripted import Abort, Aborted, Pause
 from dirigo.testing.simulation import Simulation, run

@@ -19,8 +19,8 @@ from dirigo.flow.plan.snapshot_barrier import SnapshotBarrier
 from dirigo.flow.plan.stage import Stage, StageBehaviour
 from dirigo.flow.plan.states import Nothing, StageCapture, StageStates
 from dirigo.kernel import Context, CriticalRun, Granularity
-from dirigo.testing.crashes import read_again
-from dirigo.testing.snapshots_taken import SnapshotTaken
+from dirigo.testing.crashes.recovery_checks import read_again
+from dirigo.testing.crashes.snapshots_taken import SnapshotTaken
 from flow.flows import TS_SCHEMA
 
 TOLD = {"said": str}

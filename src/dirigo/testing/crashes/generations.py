@@ -14,8 +14,8 @@ from dirigo.flow.sources.reader import SourceReader
 from dirigo.kernel import Address, CriticalOutput, CriticalRun, Granularity, Kept, WorkerId
 from dirigo.sim.network import disorderly_network
 from dirigo.sim.service import ServiceTimes
+from dirigo.testing.crashes.snapshots_taken import SnapshotTaken
 from dirigo.testing.simulation import Simulation
-from dirigo.testing.snapshots_taken import SnapshotTaken
 
 _BEGINS_AT_A_READ = 0.3  # how probable it is
 _FLOODED = 0.4

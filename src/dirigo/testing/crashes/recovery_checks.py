@@ -15,10 +15,10 @@ import cloudpickle
 from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.errors import CaptureFailure
 from dirigo.flow.plan.states import StageCapture
+from dirigo.testing.crashes.generations import Crash, Generation
+from dirigo.testing.crashes.snapshots_taken import SnapshotTaken
 from dirigo.testing.equality import explained, held_rows, multiset
-from dirigo.testing.generations import Crash, Generation
 from dirigo.testing.simulation import run
-from dirigo.testing.snapshots_taken import SnapshotTaken
 
 SEEDS = 20
 WORKERS = (1, 2, 3, 4)
