@@ -18,6 +18,7 @@ from dirigo.runtime import control
 from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller import membership, placement
 from dirigo.runtime.errors import JobFailed
+from dirigo.runtime.generations import run_of
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, counting, numbers, until
 from runtime.one_worker import OneWorker
 from runtime.pretenders import PretendedCluster
@@ -159,23 +160,23 @@ def test_a_job_that_has_not_begun_is_taken_back_and_placed_on_those_who_are_ther
     cluster = pretend(2)
     first, second = cluster.join(0), cluster.join(1)
     handle = cluster.client.submit(flow_named("patient"))
-    assert first.take(control.Install, handle.id).attempt == 0
-    assert second.take(control.Install, handle.id).attempt == 0
+    first.take(control.Install, handle.id)
+    second.take(control.Install, handle.id)
     first.say(control.Installed(handle.id))
     another = cluster.join(1)  # in the place of the second one
-    assert first.take(control.Remove, handle.id).attempt == 0
+    first.take(control.Remove, handle.id)
     for worker in (first, another):
-        assert worker.take(control.Install, handle.id).attempt == 1
-    another.say(control.Installed(handle.id, attempt=1))
-    first.say(control.Installed(handle.id))  # of the attempt that is over: it says nothing about this one
+        worker.take(control.Install, f"{handle.id}.1")
+    another.say(control.Installed(f"{handle.id}.1"))
+    first.say(control.Installed(handle.id))  # of the generation that is over: it says nothing about this one
     first.say(control.Installed(handle.id, "ModuleNotFoundError: No module named 'mine'"))
     first.say(control.Removed(handle.id, control.JobFigures(rows_in=7)))
     time.sleep(0.3)
     status = handle.status()
     assert (status.state, status.started_s, status.metrics.rows_in) == ("starting", None, 0)
-    first.say(control.Installed(handle.id, attempt=1))
-    assert first.take(control.Start, handle.id).helpers == (0, 1)
-    assert another.take(control.Start, handle.id).helpers == (0, 1)
+    first.say(control.Installed(f"{handle.id}.1"))
+    assert first.take(control.Start, f"{handle.id}.1").helpers == (0, 1)
+    assert another.take(control.Start, f"{handle.id}.1").helpers == (0, 1)
 
 
 def test_a_job_that_waits_again_begins_on_those_who_are_there(pretend: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,19 +187,18 @@ def test_a_job_that_waits_again_begins_on_those_who_are_there(pretend: Pretend, 
     handle = cluster.client.submit(flow_named("patient"))
     second.take(control.Install, handle.id)
     second.vanish()  # and nobody takes its place
-    assert first.take(control.Install, handle.id).attempt == 0
-    again = first.take(control.Install, handle.id)
-    assert (again.attempt, again.workers) == (1, (0,))
-    first.say(control.Installed(handle.id, attempt=1))
-    assert first.take(control.Start, handle.id).helpers == (0,)
+    first.take(control.Install, handle.id)
+    assert first.take(control.Install, f"{handle.id}.1").workers == (0,)
+    first.say(control.Installed(f"{handle.id}.1"))
+    assert first.take(control.Start, f"{handle.id}.1").helpers == (0,)
 
 
 def test_a_job_that_cannot_begin_because_a_worker_is_lost_each_time_fails_and_says_so(pretend: Pretend) -> None:
     cluster = pretend(1)
     worker = cluster.join(0)
     handle = cluster.client.submit(flow_named("hopeless"))
-    for _ in range(placement.LOSSES_MOST):
-        worker.take(control.Install, handle.id)  # only a worker that it was placed on is a loss
+    for generation in range(placement.LOSSES_MOST):
+        worker.take(control.Install, run_of(handle.id, generation))  # only a worker that it was placed on is a loss
         worker = cluster.join(0)
     with pytest.raises(JobFailed, match=r"worker 0 was lost 3 times before job 'hopeless' had begun, .*; see that loading "):
         handle.wait(PATIENCE_S)

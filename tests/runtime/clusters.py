@@ -25,9 +25,10 @@ PATIENCE_S = 60.0  # a test that waits longer has found a hang; how fast things 
 class LocalCluster:
     """A controller in this process, workers in processes of their own, and a client. As a context, it leaves none behind."""
 
-    def __init__(self, folder: Path, workers: int = 2) -> None:
+    def __init__(self, folder: Path, workers: int = 2, snapshots: Path | None = None, every_s: float = 0.3) -> None:
         self.pool = ProcessPool()
-        self.controller = Controller("tests", self.pool, workers, logs=folder)
+        root = None if snapshots is None else str(snapshots)
+        self.controller = Controller("tests", self.pool, workers, logs=folder, snapshots=root, snapshots_every_s=every_s)
         self.controller.start()
         self.client = Client(self.controller.access)
         self._pids: set[int] = set()

@@ -10,8 +10,14 @@ from typing import Any
 import msgspec
 
 from dirigo.runtime.errors import ControlError
+from dirigo.runtime.snapshots.manifest import ActorEntry
+from dirigo.runtime.status import ClusterStatus as ClusterStatus
+from dirigo.runtime.status import JobMetrics as JobMetrics
+from dirigo.runtime.status import JobStatus as JobStatus
+from dirigo.runtime.status import SnapshotFigures as SnapshotFigures
+from dirigo.runtime.status import WorkerStatus as WorkerStatus
 from dirigo.runtime.transport.keys import Keys
-from dirigo.scheduling.accounting import Account, Satisfaction
+from dirigo.scheduling.accounting import Account
 
 STOP_AFTER_S = 5.0  # code of a removed job that does not stop within this time ends its worker
 
@@ -149,14 +155,14 @@ class Installed(_Record, frozen=True):
     error: str | None = None
     traceback: str | None = None
     pushed: tuple[tuple[str, int], ...] = ()  # (source, split) that takes rows from outside here
-    attempt: int = 0  # the one of the order
 
 
 class ActorEnded(_Record, frozen=True):
-    """An actor at the end of the graph has seen the end of all its streams."""
+    """An actor has seen the end of all its streams. Where no snapshots are taken, only those without downstreams tell."""
 
     job: str
     address: str
+    is_leaf: bool = True
 
 
 class ActorFailed(_Record, frozen=True):
@@ -165,6 +171,7 @@ class ActorFailed(_Record, frozen=True):
     job: str
     error: str
     traceback: str | None
+    lost: tuple[int, ...] = ()  # these workers are gone, and that is all: the job may come back from its last snapshot
 
 
 class PeerLost(_Record, frozen=True):
@@ -193,10 +200,29 @@ class Removed(_Record, frozen=True):
 
     job: str
     figures: JobFigures
-    attempt: int = 0  # the one of the order
 
 
-FromWorker = Hello | Beat | Installed | ActorEnded | ActorFailed | PeerLost | Stuck | Released | Removed
+class Captured(_Record, frozen=True):
+    """A part of a snapshot, as one worker has it on disk; or the last captures of actors that have ended."""
+
+    job: str
+    number: int  # of the snapshot; 0 for actors that have ended
+    splits: dict[str, bytes] = {}  # places of sources -> where each is
+    actors: dict[str, ActorEntry] = {}  # by place
+    written_bytes: int = 0
+    problem: str | None = None  # why there will be no such snapshot
+
+
+class Committed(_Record, frozen=True):
+    """The sinks here have made visible what belongs to a snapshot."""
+
+    job: str
+    number: int
+
+
+FromWorker = (
+    Hello | Beat | Installed | ActorEnded | ActorFailed | PeerLost | Stuck | Released | Removed | Captured | Committed
+)
 
 
 class Welcome(_Record, frozen=True):
@@ -226,7 +252,8 @@ class Install(_Record, frozen=True):
     workers: tuple[int, ...]  # where its lessors are
     budget_bytes: int
     strategy: bytes
-    attempt: int = 0  # a job that has not begun may be placed anew: whatever is said of an earlier attempt is void
+    snapshots: str = ""  # the folder of all snapshots; none are taken if there is none
+    restore: int = 0  # the number of the snapshot that it goes on from; 0: from the beginning
 
 
 class Start(_Record, frozen=True):
@@ -256,7 +283,22 @@ class Remove(_Record, frozen=True):
     """Forget a job and all that it holds."""
 
     job: str
-    attempt: int = 0  # a later one may be installed
+    goes_on: bool = False  # in a later generation, which will see to what its sinks have prepared
+
+
+class TakeSnapshot(_Record, frozen=True):
+    """Capture where the sources of a job are, and have the snapshot's barrier follow what they have given."""
+
+    job: str
+    number: int
+    rewrite: tuple[str, ...] = ()  # places of actors whose states are to be written anew, unchanged or not
+
+
+class CommitSnapshot(_Record, frozen=True):
+    """A snapshot is on disk: sinks make visible what belongs to it."""
+
+    job: str
+    number: int
 
 
 class Release(_Record, frozen=True):
@@ -274,79 +316,23 @@ class Stop(_Record, frozen=True):
     """Go."""
 
 
-ToWorker = Welcome | Members | Pulse | Install | Start | Helpers | DrainJob | Remove | Release | Stop
+ToWorker = (
+    Welcome
+    | Members
+    | Pulse
+    | Install
+    | Start
+    | Helpers
+    | DrainJob
+    | Remove
+    | TakeSnapshot
+    | CommitSnapshot
+    | Release
+    | Stop
+)
 
 
 # --- clients and the controller --------------------------------------------------------------------------------------------
-
-
-class JobMetrics(msgspec.Struct, frozen=True):
-    """What a job has done so far, over all workers."""
-
-    rows_in: int = 0
-    rows_out: int = 0
-    messages: int = 0
-    forwarded: int = 0  # messages that ran at another worker than their actor's home, because the home would have been late
-    barriers: int = 0
-    gathered: int = 0  # barriers at which partial states were put together
-    queued_bytes: int = 0
-    state_bytes: int = 0
-    busy_s: float = 0.0
-    late_rows: int = 0
-    watermark_ms: int | None = None
-    sources_paused: bool = False
-    latency_ms: dict[str, float] = {}  # p50, p95, p99, max: from a row's intended arrival to its result
-    latencies: dict[int, int] = {}  # the same as counts per bucket: see scheduling.accounting
-    satisfaction: Satisfaction = Satisfaction()
-
-
-class JobStatus(msgspec.Struct, frozen=True):
-    """Where a job is in its life."""
-
-    id: str
-    name: str
-    state: str  # starting, running, draining, finished, cancelled, failed
-    submitted_s: float
-    started_s: float | None = None
-    ended_s: float | None = None
-    error: str | None = None
-    traceback: str | None = None
-    workers: tuple[int, ...] = ()
-    metrics: JobMetrics = JobMetrics()
-    strategy: str = ""
-    latency_objective_ms: int | None = None
-    target: float | None = None
-    note: str | None = None  # what to know about it now: whom it waits for, or runs without
-    waiting: tuple[str, ...] = ()  # barriers that take longer than some seconds, each with whom it waits for
-    labels: dict[str, str] = {}  # as its flow has them
-
-
-class WorkerStatus(msgspec.Struct, frozen=True):
-    """How one worker is, as its last beat told."""
-
-    id: int
-    state: str  # joining, ready, leaving, lost
-    incarnation: int = 0
-    host: str = ""
-    pid: int = 0
-    busy: float = 0.0  # share of the last second or so
-    messages: int = 0
-    queued_bytes: int = 0
-    rss_bytes: int = 0
-    running: str | None = None
-    running_s: float = 0.0
-    problem: str | None = None
-    leftover: str | None = None  # what runs although its job is over: the actor, or the job
-
-
-class ClusterStatus(msgspec.Struct, frozen=True):
-    """The whole pool."""
-
-    name: str
-    uptime_s: float
-    workers: tuple[WorkerStatus, ...]
-    jobs: tuple[JobStatus, ...]
-    refused: dict[str, int] = {}
 
 
 class SplitPlace(msgspec.Struct, frozen=True):
@@ -404,6 +390,7 @@ class Submit(_Record, frozen=True):
     strategy: bytes | None = None  # the pool's if there is none
     strategy_name: str = ""
     claim: str = ""  # of the places that it writes to
+    snapshots_every_s: float | None = None  # the cluster's if there is none
 
 
 class ClaimPlaces(_Record, frozen=True):
@@ -504,13 +491,16 @@ class Manifest(msgspec.Struct, frozen=True):
     """What the controller has to know of a job whose code it never runs."""
 
     leaves: int  # actors at the end of the graph
-    partitions: int
+    partitions: int  # all actors
     sinks: dict[str, tuple[int, bytes]]  # those that go to the results log: how many partitions write, and the schema
     pushed: dict[str, tuple[int, bytes]]  # sources that take rows from outside: how many splits, and the schema
     latency_ms: int | None = None  # the objective
     target: float | None = None
     labels: dict[str, str] = {}
     places: dict[str, str] = {}  # where sinks write to, by sink: what no other job may write to at the same time
+    not_replayable: tuple[str, ...] = ()  # sources that cannot go back, so that no snapshots are taken
+    splits: int = 0  # of all sources
+    plan: bytes = b""  # what a later flow is compared with, if it is to go on from a savepoint
 
 
 class Asked(_Record, frozen=True):

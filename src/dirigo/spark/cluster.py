@@ -11,12 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dirigo.flow.api.duration import Duration, positive_milliseconds
 from dirigo.flow.api.strategy import strategy_of
 from dirigo.runtime.control import Bootstrap
 from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.folders import SUCCEEDED_WITHIN_S, OwnFolder, remove_abandoned
 from dirigo.runtime.results.server import RETAIN_BYTES, RETAIN_S
+from dirigo.runtime.snapshots.store import prepare_folder
 from dirigo.runtime.threads import OnEscape, ServiceThread
 from dirigo.runtime.worker.process import folders_of_run, run_worker
 from dirigo.scheduling import DEFAULT, StrategyLike
@@ -52,6 +54,8 @@ class Cluster(Service):
         logs: str | Path | None = None,
         retain_bytes: int = RETAIN_BYTES,
         retain_s: float = RETAIN_S,
+        snapshots: str | Path | None = None,
+        every: Duration = "10s",
     ) -> None:
         """Start a cluster of `workers`, by default as many as this machine has cores.
 
@@ -60,6 +64,10 @@ class Cluster(Service):
         "reject_send" or "fifo", "module:Class", or a `Strategy`. `host`: the address by which executors reach this process.
         `logs`: the folder for results logs, deleted at the end if none is given; of each sink at most `retain_bytes` are
         kept, for `retain_s`. What earlier clusters left there stays readable as long.
+
+        `snapshots`: a folder, or a URI such as "s3://bucket/folder", for snapshots of the jobs, taken `every` so often. Jobs
+        then come back after the loss of a worker, and what they write is committed with each snapshot. Jobs that a cluster
+        was running when it died are resumed by the next one with the same folder; give it the same `logs`, too.
         """
         if workers is None:
             workers = os.cpu_count() or 1
@@ -68,6 +76,7 @@ class Cluster(Service):
         if spark is not None and master is not None:
             raise ControlError("a session has its master already; give spark= or master=, not both.")
         strategy = strategy_of(strategy)  # before anything is started
+        every_s = positive_milliseconds(every, "every") / 1000
         self._own_session = OwnSession(workers, master) if spark is None else None
         remove_abandoned(gone_for_s=SUCCEEDED_WITHIN_S)  # what processes that were killed have left
         self._logs = OwnFolder("logs") if logs is None else None
@@ -90,6 +99,8 @@ class Cluster(Service):
                 strategy=strategy,
                 retain_bytes=retain_bytes,
                 retain_s=retain_s,
+                snapshots=None if snapshots is None else _folder_of_snapshots(snapshots),
+                snapshots_every_s=every_s,
             )
             self._controller.start()
             super().__init__(self._controller.access, name, why_silent=self._why_silent)
@@ -146,6 +157,13 @@ class Cluster(Service):
     def _note_failure(self, sentence: str) -> None:
         if self._controller is not None and not self._is_stopped:
             self._controller.mark_failed(sentence)
+
+
+def _folder_of_snapshots(place: str | Path) -> str:
+    """The folder by a URI or an absolute path, made if it is not there."""
+    uri = str(place) if "://" in str(place) else str(Path(place).absolute())
+    prepare_folder(uri)
+    return uri
 
 
 class SparkPool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dirigo.errors import DirigoError
 from dirigo.flow.api.dataflow import Dataflow, SourceNode
+from dirigo.flow.api.duration import Duration
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime.client.client import BUDGET_BYTES, Client
 from dirigo.runtime.client.job import Job
@@ -52,11 +53,15 @@ class Service:
         name: str | None = None,
         strategy: StrategyLike | None = None,
         budget_bytes: int = BUDGET_BYTES,
+        snapshots_every: Duration | None = None,
     ) -> Job:
         """Run a flow as a job beside the others. When more than `budget_bytes` of it wait, its sources stop for a while.
 
         `strategy`: what schedules it, if not the cluster's. Jobs with the same strategy are scheduled together; between
         different ones each worker's time is shared by the weights of their jobs.
+
+        `snapshots_every`: how often a snapshot of the job is taken, if not as often as the service says. It needs a service
+        with a folder for snapshots.
 
         The queries of DataFrames in it run in their own Spark sessions, and rows for sinks such as to_memory() come to this
         process, both until the job is over or the connection is closed.
@@ -64,7 +69,9 @@ class Service:
         sessions = dataframes_of(flow)
         if sessions:
             self._prepare_feeding(list(sessions.values()))
-        job = self.client.submit(flow, name=name, strategy=strategy, budget_bytes=budget_bytes)
+        job = self.client.submit(
+            flow, name=name, strategy=strategy, budget_bytes=budget_bytes, snapshots_every=snapshots_every
+        )
         if sessions and self._feeding is not None:
             self._feeding.start(flow, job)
             job.before_end = self._feeding.stop_queries

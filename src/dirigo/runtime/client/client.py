@@ -17,6 +17,7 @@ import msgspec
 import zmq
 
 from dirigo.flow.api.dataflow import Dataflow, check_name
+from dirigo.flow.api.duration import Duration, positive_milliseconds
 from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.runtime import control
 from dirigo.runtime.client.job import Job
@@ -112,13 +113,15 @@ class Client:
         name: str | None = None,
         strategy: StrategyLike | None = None,
         budget_bytes: int = BUDGET_BYTES,
+        snapshots_every: Duration | None = None,
     ) -> Job:
         """Run a flow as a job. Rows for sinks such as to_memory() come back to this process while the job runs.
 
         `strategy`: what schedules it, if not the cluster's; a name, "module:Class", or a ``Strategy``. Jobs with the same
         strategy are scheduled together. `budget_bytes`: when more than this waits in the job's queues, its sources stop
-        for a while.
+        for a while. `snapshots_every`: how often a snapshot is taken, if not as often as the cluster says.
         """
+        every_s = None if snapshots_every is None else positive_milliseconds(snapshots_every, "snapshots_every") / 1000
         if budget_bytes < 1:
             raise ControlError(f"a budget of {budget_bytes} bytes lets nothing run; give 1 or more.")
         if name is not None:
@@ -130,7 +133,7 @@ class Client:
         manifest = manifest_of(bound)
         with self._claimed(bound.name, manifest.places) as claim:
             bound.prepare_sinks()
-            request = control.Submit(bound.name, shipment, manifest, budget_bytes, code, code_name, claim)
+            request = control.Submit(bound.name, shipment, manifest, budget_bytes, code, code_name, claim, every_s)
             status = self._ask(request, control.JobStatus)
         return Job(self, status, [(each.name, each.sink, plain_schema(each.schema)) for each in bound.outside_sinks()])
 

@@ -102,7 +102,19 @@ def manifest_of(job: BoundJob) -> Manifest:
             pushed[reader.operator] = (splits, reader.source.schema.serialize().to_pybytes())
     slo = job.slo
     latency_ms, target = (None, None) if slo is None or slo.latency_ms is None else (slo.latency_ms, slo.target)
-    return Manifest(leaves, len(job.plan.addresses), sinks, pushed, latency_ms, target, job.plan.labels, places)
+    fixed = dict.fromkeys(reader.operator for reader in job.readers if not reader.source.is_replayable)
+    return Manifest(
+        leaves,
+        len(job.plan.addresses),
+        sinks,
+        pushed,
+        latency_ms,
+        target,
+        job.plan.labels,
+        places,
+        tuple(fixed),
+        len(job.readers),
+    )
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]

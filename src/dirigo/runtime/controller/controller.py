@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -20,17 +20,21 @@ import zmq
 
 from dirigo.kernel import job_of
 from dirigo.runtime import control
-from dirigo.runtime.client.shipment import named_shipment
 from dirigo.runtime.controller.checks import actor_of, check_hello, check_report
-from dirigo.runtime.controller.claims import Claims
 from dirigo.runtime.controller.job_record import JobRecord, described
 from dirigo.runtime.controller.membership import Slot
 from dirigo.runtime.controller.placement import Placement
 from dirigo.runtime.controller.pool import Pool
+from dirigo.runtime.controller.probes import Probes
+from dirigo.runtime.controller.recovery import Recovery
 from dirigo.runtime.controller.requests import Requests
+from dirigo.runtime.controller.side_work import SideWork, Work
+from dirigo.runtime.controller.snapshots import Snapshots
+from dirigo.runtime.controller.submissions import Submissions
 from dirigo.runtime.controller.worker_lines import Lines
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.failures import cut_failure
+from dirigo.runtime.generations import job_of_run
 from dirigo.runtime.results.log.errors import LogError
 from dirigo.runtime.results.server import RETAIN_BYTES, RETAIN_S, LogServer
 from dirigo.runtime.threads import ServiceThread
@@ -42,8 +46,8 @@ from dirigo.scheduling import DEFAULT, StrategyLike
 
 TICK_S = 0.1
 PULSE_S = 1.0
+SNAPSHOTS_EVERY_S = 10.0
 LAST_FIGURES_S = 2.0  # a worker has this long to send its last figures of a job
-JOBS_REMEMBERED = 200
 _AT_ONCE = 64
 _DOOR = "controller"  # and the results log beside it
 
@@ -67,15 +71,15 @@ class Controller:
         strategy: StrategyLike = DEFAULT,
         retain_bytes: int = RETAIN_BYTES,
         retain_s: float = RETAIN_S,
+        snapshots: str | None = None,
+        snapshots_every_s: float = SNAPSHOTS_EVERY_S,
     ) -> None:
         self.name = name
         self.run_id = secrets.token_hex(8)
         self._ring = KeyRing()
-        self._strategy = named_shipment(strategy)  # of jobs that come without one
         self.pool = pool
         self.slots: dict[int, Slot] = {}
         self.jobs: dict[str, JobRecord] = {}
-        self.claims = Claims()
         self.wanted = workers
         self.refusals = Refusals("the controller")
         self.began_s = time.monotonic()
@@ -84,9 +88,10 @@ class Controller:
         self.failure: str | None = None  # why the service cannot go on
         self._has_told_failure = False
         self._incarnations = 0
+        self._probes = Probes()
         self._pulse_s = 0.0
         self._last_figures_until: dict[str, float] = {}
-        self._inbox: SimpleQueue[tuple[str, str | None]] = SimpleQueue()  # jobs whose logs have ended, or cannot go on
+        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()  # what other threads have to be done on this one
         self._signal = SignalSocket()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=2)
         self._authenticator = Authenticator(self._context, {_DOOR: self._ring.admitted()}, self.refusals)
@@ -108,23 +113,30 @@ class Controller:
                 self.refusals,
                 self._note_logs_ended,
                 self.mark_failed,
+                on_cut=self._note_logs_cut,
                 retain_bytes=retain_bytes,
                 retain_s=retain_s,
             )
         except LogError:  # the folder is not to be had
             self._close()
             raise
-        self.submissions = self.logs.last_number  # ids of jobs are never used twice for results that are kept
         self._authenticator.watch(self.logs.socket)
         keys = self._ring.keys_of
         lesser = (keys(WRITER), keys(READER))
         self.access = control.Access(self.run_id, self._endpoint, self.logs.endpoint, keys(CLIENT), lesser)
         self._placement = Placement(self)
         self._requests = Requests(self)
+        self._snapshots = Snapshots(self)
+        self.recovery = Recovery(self, snapshots)
+        every_s = snapshots_every_s if snapshots is not None else None
+        self.submissions = Submissions(self, strategy, every_s)
+        self._side_work = SideWork(self._call, self.mark_failed)
         self._thread = ServiceThread(self._run, name="controller", on_escape=self.mark_failed)
 
     def start(self) -> None:
+        self.recovery.resume_all()
         self.logs.start()
+        self._side_work.start()
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
@@ -132,10 +144,12 @@ class Controller:
         self.is_stopping = True
         if self._thread.is_alive():
             self._thread.join(timeout_s)
+        self._side_work.stop()
         self.logs.stop()
         self._close()
 
     def _close(self) -> None:
+        self._probes.close()
         self._authenticator.close()
         self._socket.close(200)
         self._context.term()
@@ -239,27 +253,53 @@ class Controller:
         except Exception:  # one request must not stop the service
             _log.exception("the controller could not handle %s", type(record).__name__)
 
-    def _note_logs_ended(self, job: str, error: str | None) -> None:
-        """Called by the thread of the logs."""
-        self._inbox.put((job, error))
+    def _call(self, function: Callable[[], None]) -> None:
+        """Called by any thread: have something done on the controller's."""
+        self._inbox.put(function)
         self._signal.ring()
+
+    def beside(self, work: Work) -> None:
+        """Have something done that waits for a disk, and what it returns on the controller's thread."""
+        self._side_work.put(work)
 
     def _take_inbox(self) -> None:
         with suppress(Empty):
             while True:
-                name, error = self._inbox.get_nowait()
-                job = self.jobs.get(name)
-                if job is not None and error is not None:
-                    self.fail(name, error, None)
-                elif job is not None:
-                    job.logs_ended = True
-                    self._look_for_the_end(job)
+                self._inbox.get_nowait()()
+
+    def _note_logs_ended(self, name: str, error: str | None) -> None:
+        """Called by a thread of the logs."""
+
+        def note() -> None:
+            job = self.jobs.get(name)
+            if job is not None and error is not None:
+                self.fail(name, error, None)
+            elif job is not None:
+                job.logs_ended = True
+                self.look_for_the_end(job)
+
+        self._call(note)
+
+    def _note_logs_cut(self, name: str, number: int, cuts: Mapping[str, int]) -> None:
+        """Called by a thread of the logs."""
+
+        def note() -> None:
+            if (job := self.jobs.get(name)) is not None:
+                self._snapshots.logs_cut(job, number, dict(cuts))
+
+        self._call(note)
 
     def _tick(self, now: float) -> None:
         if self.failure is not None and not self._has_told_failure:
             self._has_told_failure = True
             for job in list(self.jobs.values()):
                 self.fail(job.id, self.failure, None)
+        self._probes.note(self._authenticator.broken, now)
+        # Others wait for the next process in its place, which knows what the one before was doing.
+        comes_back = [job for job in self.jobs.values() if job.is_live and job.snapshots is not None]
+        slots = [slot for slot in self.slots.values() if any(job.was_served_by(slot.worker) for job in comes_back)]
+        for slot in self._probes.gone(slots, now):
+            self._lose(slot, "ended unexpectedly")
         for slot in list(self.slots.values()):
             is_stuck = slot.is_there and self._lines.is_stuck(slot.identity)
             if slot.is_silent(now) or is_stuck:
@@ -276,6 +316,7 @@ class Controller:
                 self._settle(self.jobs[name])
         self._fill_slots()
         self._placement.place_waiting(now)
+        self._snapshots.look(now)
         self._requests.look(now)
 
     # --- workers -------------------------------------------------------------------------------------------------------
@@ -297,18 +338,31 @@ class Controller:
         match record:
             case control.Beat():
                 slot.beat(record.figures, slot.heard_s)
-                for name, figures in record.jobs.items():
-                    if name in self.jobs and self.jobs[name].is_live:
-                        self.jobs[name].take_figures(slot.worker, figures)
+                for run, figures in record.jobs.items():
+                    job = self.of_run(run)
+                    if job is not None and job.is_live:
+                        job.take_figures(slot.worker, figures)
             case control.Installed():
                 self._placement.note_installed(slot, record)
             case control.ActorEnded():
-                job = self.jobs.get(record.job)
-                if job is not None:
+                job = self.of_run(record.job)
+                if job is not None and record.is_leaf:
                     job.ended_leaves.add(record.address)
-                    self._look_for_the_end(job)
+                    self.look_for_the_end(job)
+                elif job is not None:
+                    self._snapshots.actor_ended(job, record.address.partition("/")[2])
             case control.ActorFailed():
-                self.fail(record.job, record.error, record.traceback)
+                job = self.of_run(record.job)
+                if job is not None and record.lost:
+                    self.recovery.recover(job, record.error)
+                elif job is not None:
+                    self.fail(job.id, record.error, record.traceback)
+            case control.Captured():
+                if (job := self.of_run(record.job)) is not None:
+                    self._snapshots.captured(job, record)
+            case control.Committed():
+                if (job := self.of_run(record.job)) is not None:
+                    self._snapshots.committed(job, slot.worker, record.number)
             case control.Removed():
                 self._note_removed(slot, record)
             case control.Released():
@@ -316,7 +370,7 @@ class Controller:
             case control.PeerLost():
                 self._note_unreachable(slot, record)
             case control.Stuck():
-                what = described(record.leftover, self.jobs.get(job_of(record.leftover)), goes_on=True)
+                what = described(record.leftover, self.owner_of(record.leftover), goes_on=True)
                 self._lose(slot, f"was ended because {what} did not stop within {control.STOP_AFTER_S:g} s")
 
     def _greet(self, identity: bytes, hello: control.Hello) -> None:
@@ -341,6 +395,8 @@ class Controller:
                     "or the process was suspended, and was started again"
                 )
             self._lose(slot, how, actor_of(hello.was_doing))
+        else:
+            self.recovery.note_culprit(actor_of(hello.was_doing))
         self._incarnations += 1
         slot.join(hello, identity, self._incarnations, time.monotonic())
         self._lines.open(identity, slot.incarnation)
@@ -364,7 +420,7 @@ class Controller:
         self._lines.close(slot.identity)
         slot.identity = b""
         self._tell_members()
-        owner = None if culprit is None else self.jobs.get(job_of(culprit))
+        owner = None if culprit is None else self.owner_of(culprit)
         for job in list(self.jobs.values()):
             job.forget_worker(slot.worker)
             if not job.is_live or job.outcome is not None:
@@ -373,7 +429,8 @@ class Controller:
             if job.state == "starting":
                 self._placement.note_lost(job, slot.worker, how)
             elif is_culprit or job.was_served_by(slot.worker):
-                self.fail(job.id, job.loss_by(slot.worker, how, culprit, owner), None)
+                loss = job.loss_by(slot.worker, how, culprit, owner)
+                self.recovery.recover(job, loss, culprit if is_culprit else None)
             elif job.state != "waiting":
                 self._placement.tell_helpers(job)
 
@@ -418,12 +475,11 @@ class Controller:
             return
         for job in list(self.jobs.values()):
             is_across = job.was_served_by(slot.worker) and job.was_served_by(other.worker)
-            if job.is_live and (is_across or job.id in record.jobs):
-                self.fail(
-                    job.id,
+            if job.is_live and (is_across or job.run in record.jobs):
+                self.recovery.recover(
+                    job,
                     f"worker {slot.worker} cannot reach worker {other.worker}; see that the hosts of the cluster can "
                     "connect to each other on any port, and submit the job again.",
-                    None,
                 )
 
     def resize(self, workers: int) -> None:
@@ -438,57 +494,30 @@ class Controller:
 
     # --- jobs ----------------------------------------------------------------------------------------------------------
 
-    def claim(self, request: control.ClaimPlaces) -> None:
-        """Keep places for a job that is about to be submitted."""
-        if request.places:
-            self._refuse_running(request.job)
-        self.claims.take(request.claim, request.job, request.places, self.jobs.values())
+    def of_run(self, run: str) -> JobRecord | None:
+        """The job of which this is the present generation."""
+        job = self.jobs.get(job_of_run(run))
+        return job if job is not None and job.run == run else None
 
-    def _refuse_running(self, name: str) -> None:
-        for job in self.jobs.values():
-            if job.name == name and job.is_live and job.outcome is None:
-                raise ControlError(
-                    f"a job '{name}' is running already; cancel it first, or submit this one with another name."
-                )
+    def owner_of(self, leftover: str) -> JobRecord | None:
+        """The job of an actor, or of a generation, be it of the past."""
+        return self.jobs.get(job_of_run(job_of(leftover)))
 
-    def submit(self, request: control.Submit) -> JobRecord:
-        if self.failure is not None:
-            raise ControlError(f"the cluster cannot go on, so start another one: {self.failure}")
-        self._refuse_running(request.name)
-        self.claims.check(request.name, request.manifest.places, self.jobs.values(), request.claim)
-        self.submissions += 1
-        job_id = f"{request.name}~{self.submissions}"
-        strategy, strategy_name = self._strategy
-        if request.strategy is not None:
-            strategy, strategy_name = request.strategy, request.strategy_name
-        job = JobRecord(
-            job_id,
-            request.name,
-            request.manifest,
-            request.shipment,
-            request.budget_bytes,
-            strategy,
-            strategy_name,
-            time.time(),
-        )
-        job.logs_ended = not request.manifest.sinks
-        try:
-            self.logs.add(job.id, job.name, request.manifest)
-        except LogError as error:
-            raise ControlError(str(error)) from error
-        self.jobs[job.id] = job
-        self.claims.let_go(request.claim)
-        self._forget_old_jobs()
+    def place_waiting(self) -> None:
         self._placement.place_waiting(time.monotonic())
-        return job
+
+    def take_back(self, job: JobRecord, workers: Iterable[int]) -> None:
+        self.recovery.take_back(job, workers)
 
     def drain(self, job: JobRecord, source: str | None) -> None:
         if job.state in ("waiting", "starting"):
             job.to_drain.append(source)  # once it has started
             return
+        if source not in job.to_drain:
+            job.to_drain.append(source)  # a later generation does so too
         if source is None:
             job.state = "draining"
-        self.order_all(job.installed, control.DrainJob(job.id, source))
+        self.order_all(job.installed, control.DrainJob(job.run, source))
 
     def fail(self, name: str, error: str, trace: str | None) -> None:
         job = self.jobs.get(name)
@@ -497,8 +526,8 @@ class Controller:
             _log.warning("job %s failed: %s", name, job.error)
             self.end(job, "failed", job.error)
 
-    def _look_for_the_end(self, job: JobRecord) -> None:
-        if job.is_live and job.outcome is None and job.is_complete:
+    def look_for_the_end(self, job: JobRecord) -> None:
+        if job.is_live and job.outcome is None and job.is_complete and self._snapshots.finish(job):
             self.end(job, "finished", None)
 
     def end(self, job: JobRecord, outcome: str, error: str | None) -> None:
@@ -507,13 +536,15 @@ class Controller:
         self.logs.close_job(job.id, {"finished": None, "cancelled": "it was cancelled"}.get(outcome, error))
         job.removing = {worker for worker in job.installed | job.installing if self.slots[worker].is_there}
         self._last_figures_until[job.id] = time.monotonic() + LAST_FIGURES_S
-        self.order_all(job.removing, control.Remove(job.id, job.attempt))
+        self.order_all(job.removing, control.Remove(job.run))
+        if self.failure is None:  # otherwise another service may resume it
+            self.recovery.forget(job)
         if not job.removing or outcome == "failed":
             self._settle(job)
 
     def _note_removed(self, slot: Slot, record: control.Removed) -> None:
-        job = self.jobs.get(record.job)
-        if job is None or record.attempt != job.attempt:
+        job = self.of_run(record.job)
+        if job is None:
             return
         if record.figures != control.JobFigures():  # or it did not know the job
             job.figures[slot.worker] = record.figures
@@ -529,12 +560,6 @@ class Controller:
             job.ended_s = time.time()
             job.shipment = b""
             self._requests.look(time.monotonic())
-
-    def _forget_old_jobs(self) -> None:
-        over = [job for job in self.jobs.values() if not job.is_live]
-        for job in over[: max(0, len(over) - JOBS_REMEMBERED)]:
-            del self.jobs[job.id]
-            self.logs.remove(job.id)
 
     # --- sending -------------------------------------------------------------------------------------------------------
 

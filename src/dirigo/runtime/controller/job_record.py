@@ -6,10 +6,15 @@ import logging
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dirigo.kernel import operator_of
 from dirigo.runtime.control import AttemptRef, Install, JobFigures, JobMetrics, JobStatus, Manifest
+from dirigo.runtime.generations import run_of
 from dirigo.scheduling.accounting import percentiles, summed
+
+if TYPE_CHECKING:
+    from dirigo.runtime.controller.snapshots import JobSnapshots
 
 _log = logging.getLogger(__name__)
 _OVER = {"cancelled": "was cancelled", "failed": "had failed", "finished": "had finished"}
@@ -17,7 +22,7 @@ LIVE = ("waiting", "starting", "running", "draining")
 
 
 @dataclass
-class Commit:
+class BatchCommit:
     """A micro-batch that is being released: whoever replays it, it is always made of the same attempts."""
 
     batch: int
@@ -46,19 +51,35 @@ class JobRecord:
     ended_s: float | None = None
     installing: set[int] = field(default_factory=set)  # workers that have still to answer
     installed: set[int] = field(default_factory=set)
-    attempt: int = 0  # how often it was placed before, and did not begin
+    generation: int = 0  # how often it was placed before: it had not begun, or goes on from a snapshot
     losses: Counter[int] = field(default_factory=Counter)  # how often each worker was lost before the job began
     removing: set[int] = field(default_factory=set)  # workers whose last figures have not come
     outcome: str | None = None  # what the job is once these have come
-    to_drain: list[str | None] = field(default_factory=list)  # sources that are to end as soon as the job has started
+    to_drain: list[str | None] = field(default_factory=list)  # sources that were asked to end; None for all
     ended_leaves: set[str] = field(default_factory=set)
     logs_ended: bool = False
     places: dict[tuple[str, int], int] = field(default_factory=dict)  # (source, split) -> worker
-    commits: dict[tuple[str, str], Commit] = field(default_factory=dict)  # the last one of each (source, query)
+    commits: dict[tuple[str, str], BatchCommit] = field(default_factory=dict)  # the last one of each (source, query)
     figures: dict[int, JobFigures] = field(default_factory=dict)  # by worker
     helpers_version: int = 0  # of the last order about its helpers
     waits_since_s: float = field(default_factory=time.monotonic)
     note: str | None = None  # whom it waits for, or runs without
+    snapshots: JobSnapshots | None = None
+    no_snapshots: str | None = None  # why none are taken
+    restore: int = 0  # the snapshot that this generation goes on from
+    is_restoring: bool = False  # that snapshot is being looked for
+    is_resumed: bool = False  # by a service that knows nothing of it yet
+    recoveries: int = 0
+    recovering_since_s: float | None = None
+    recovered_in_s: float | None = None  # the last time
+    losses_in_row: int = 0  # without a snapshot in between
+    last_culprit: str | None = None  # the actor that was executing when a worker was lost
+    earlier: list[JobFigures] = field(default_factory=list)  # of generations that are over
+
+    @property
+    def run(self) -> str:
+        """What its workers call this generation of it."""
+        return run_of(self.id, self.generation)
 
     def forget_worker(self, worker: int) -> None:
         for workers in (self.installing, self.installed, self.removing):
@@ -88,17 +109,22 @@ class JobRecord:
         self.installing = set(workers)
 
     def take_back(self) -> None:
-        """Have it wait again, as if it had never been placed."""
-        self.attempt += 1
+        """Have it wait again, as if it had never been placed: whatever is said of this generation from now on is void."""
+        self.generation += 1
+        self.earlier = [summed_figures([*self.earlier, *self.figures.values()])]
         self.state = "waiting"
         self.workers = ()
         self.installing, self.installed = set(), set()
         self.places.clear()
         self.figures.clear()
+        self.ended_leaves.clear()
+        self.logs_ended = not self.manifest.sinks
+        self.removing = set()
         self.waits_since_s = time.monotonic()
 
     def install(self) -> Install:
-        return Install(self.id, self.shipment, self.workers, self.budget_bytes, self.strategy, self.attempt)
+        root = self.snapshots.root if self.snapshots is not None else ""
+        return Install(self.run, self.shipment, self.workers, self.budget_bytes, self.strategy, root, self.restore)
 
     def was_served_by(self, worker: int) -> bool:
         figures = self.figures.get(worker)
@@ -122,9 +148,10 @@ class JobRecord:
         )
 
     def metrics(self) -> JobMetrics:
-        figures = list(self.figures.values())
+        now = list(self.figures.values())
+        figures = [*self.earlier, *now]
         account = summed(each.account for each in figures)
-        watermarks = [each.watermark_ms for each in figures if each.watermark_ms is not None]
+        watermarks = [each.watermark_ms for each in now if each.watermark_ms is not None]
         is_live = self.is_live
         return JobMetrics(
             rows_in=sum(each.rows_in for each in figures),
@@ -133,12 +160,12 @@ class JobRecord:
             forwarded=sum(each.forwarded for each in figures),
             barriers=sum(each.rounds for each in figures),
             gathered=sum(each.gathered for each in figures),
-            queued_bytes=sum(each.queued_bytes for each in figures) if is_live else 0,
-            state_bytes=sum(each.state_bytes for each in figures) if is_live else 0,
+            queued_bytes=sum(each.queued_bytes for each in now) if is_live else 0,
+            state_bytes=sum(each.state_bytes for each in now) if is_live else 0,
             busy_s=round(sum(each.busy_s for each in figures), 6),
             late_rows=sum(each.late_rows for each in figures),
             watermark_ms=min(watermarks, default=None),
-            sources_paused=is_live and any(each.paused for each in figures),
+            sources_paused=is_live and any(each.paused for each in now),
             latency_ms=percentiles(account.latencies),
             latencies=account.latencies,
             satisfaction=account.report(),
@@ -146,6 +173,10 @@ class JobRecord:
 
     def status(self) -> JobStatus:
         state = "starting" if self.state == "waiting" else self.state
+        if state == "starting" and self.recovering_since_s is not None:
+            state = "recovering"
+        snapshots = self.snapshots
+        problem = snapshots.problem if snapshots is not None else self.no_snapshots
         return JobStatus(
             self.id,
             self.name,
@@ -163,7 +194,27 @@ class JobRecord:
             self.note if self.is_live else None,
             tuple(told for figures in self.figures.values() for told in figures.waiting) if self.is_live else (),
             self.manifest.labels,
+            snapshots.last if snapshots is not None else None,
+            problem if self.is_live else None,
+            self.generation,
+            self.recoveries,
+            self.recovered_in_s,
         )
+
+
+def summed_figures(figures: list[JobFigures]) -> JobFigures:
+    """What generations that are over have counted: only what grows."""
+    return JobFigures(
+        rows_in=sum(each.rows_in for each in figures),
+        rows_out=sum(each.rows_out for each in figures),
+        messages=sum(each.messages for each in figures),
+        busy_s=sum(each.busy_s for each in figures),
+        late_rows=sum(each.late_rows for each in figures),
+        forwarded=sum(each.forwarded for each in figures),
+        rounds=sum(each.rounds for each in figures),
+        gathered=sum(each.gathered for each in figures),
+        account=summed(each.account for each in figures),
+    )
 
 
 def described(leftover: str, owner: JobRecord | None, *, goes_on: bool = False) -> str:

@@ -47,10 +47,11 @@ class Placement:
         engaged = self._engaged()
         free = [worker for worker in ready if worker not in engaged]
         for job in list(controller.jobs.values()):
-            if job.state == "waiting" and job.outcome is None:
+            if job.state == "waiting" and job.outcome is None and not job.is_restoring:
                 waited_s = now - max(job.waits_since_s, self._has_ready_since_s)
-                if free and (len(free) >= controller.wanted or waited_s >= PLACE_AFTER_S):
-                    first = controller.submissions % len(free)  # not all jobs begin at the same worker
+                is_urgent = job.recoveries > 0  # nobody waits for a lost worker to be there again
+                if free and (is_urgent or len(free) >= controller.wanted or waited_s >= PLACE_AFTER_S):
+                    first = controller.submissions.count % len(free)  # not all jobs begin at the same worker
                     job.place((*free[first:], *free[:first]))
                     controller.order_all(free, job.install())
                 elif not ready and waited_s >= NO_WORKER_S:
@@ -79,11 +80,9 @@ class Placement:
 
     def note_installed(self, slot: Slot, record: control.Installed) -> None:
         controller = self._controller
-        job = controller.jobs.get(record.job)
+        job = controller.of_run(record.job)
         if job is None or not job.is_live or job.outcome is not None:
-            controller.order(slot.worker, control.Remove(record.job, record.attempt))  # it ended meanwhile
-            return
-        if record.attempt != job.attempt:  # it was taken back meanwhile
+            controller.order(slot.worker, control.Remove(record.job))  # it ended, or was taken back, meanwhile
             return
         job.installing.discard(slot.worker)
         if record.error is not None and slot.worker not in job.workers:
@@ -118,18 +117,23 @@ class Placement:
             return
         _log.warning("job %s had not begun when worker %d was lost, and is placed anew", job.id, worker)
         there = [slot.worker for slot in self._controller.slots.values() if slot.is_there]  # newcomers were told of it too
-        self._controller.order_all(there, control.Remove(job.id, job.attempt))
-        job.take_back()
+        self._controller.take_back(job, there)
 
     def _look_for_start(self, job: JobRecord) -> None:
         """A job begins when all workers that it was placed on know it."""
         if job.installing or not job.installed.issuperset(job.workers):
             return
         job.state = "running"
-        job.started_s = time.time()
+        job.started_s = job.started_s or time.time()
+        if job.recovering_since_s is not None:
+            job.recovered_in_s = time.monotonic() - job.recovering_since_s
+            job.recovering_since_s = None
+            _log.warning("job %s runs again, after %.2f s", job.id, job.recovered_in_s)
+        if job.snapshots is not None:
+            job.snapshots.due_s = time.monotonic() + job.snapshots.every_s
         job.helpers_version += 1
         self._controller.order_all(job.installed, self._start(job))
-        for wanted in job.to_drain:
+        for wanted in list(job.to_drain):
             self._controller.drain(job, wanted)
 
     def _helpers(self, job: JobRecord) -> tuple[int, ...]:
@@ -137,8 +141,8 @@ class Placement:
         return tuple(sorted(worker for worker in job.installed if self._controller.slots[worker].state == "ready"))
 
     def _start(self, job: JobRecord) -> control.Start:
-        return control.Start(job.id, self._helpers(job), job.helpers_version)
+        return control.Start(job.run, self._helpers(job), job.helpers_version)
 
     def tell_helpers(self, job: JobRecord) -> None:
         job.helpers_version += 1
-        self._controller.order_all(job.installed, control.Helpers(job.id, self._helpers(job), job.helpers_version))
+        self._controller.order_all(job.installed, control.Helpers(job.run, self._helpers(job), job.helpers_version))

@@ -13,7 +13,7 @@ import msgspec
 from dirigo.flow.errors import cut_text
 from dirigo.runtime import control
 from dirigo.runtime.controller.checks import WAIT_S_MOST, check_request, check_role
-from dirigo.runtime.controller.job_record import Commit, JobRecord
+from dirigo.runtime.controller.job_record import BatchCommit, JobRecord
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.failures import ERROR_CHARACTERS_MOST
 
@@ -68,7 +68,7 @@ class _Releasing:
     missing: set[int]  # the workers
     until_s: float
     key: tuple[str, str, str]  # job, source, query
-    commit: Commit
+    commit: BatchCommit
     outcomes: list[str] = field(default_factory=list)
 
 
@@ -149,9 +149,9 @@ class Requests:
             case control.GetStatus():
                 return True, self._status()
             case control.Submit():
-                return True, controller.submit(request).status()
+                return True, controller.submissions.submit(request).status()
             case control.ClaimPlaces():
-                controller.claim(request)
+                controller.submissions.claim(request)
                 return True, None
             case control.GetJob():
                 job = self._job(request.job)
@@ -287,19 +287,19 @@ class Requests:
         self._releasing[self._last_release] = _Releasing(identity, number, set(by_worker), until, key, commit)
         for worker, attempts in by_worker.items():
             order = control.Release(
-                self._last_release, job.id, request.source, request.query, request.batch, tuple(attempts)
+                self._last_release, job.run, request.source, request.query, request.batch, tuple(attempts)
             )
             self._controller.order(worker, order)
 
-    def _commit(self, job: JobRecord, request: control.ReleaseBatch) -> Commit:
+    def _commit(self, job: JobRecord, request: control.ReleaseBatch) -> BatchCommit:
         """The commit of a micro-batch. One that was begun before, perhaps at some workers only, is resumed."""
         key = (request.source, request.query)
         last = job.commits.get(key)
         if last is not None and request.batch == last.batch:
             return last
         if last is not None and request.batch < last.batch:
-            return Commit(request.batch, (), is_done=True)
-        commit = job.commits[key] = Commit(request.batch, request.attempts)
+            return BatchCommit(request.batch, (), is_done=True)
+        commit = job.commits[key] = BatchCommit(request.batch, request.attempts)
         if len(job.commits) > _QUERIES_REMEMBERED:
             del job.commits[next(iter(job.commits))]
         return commit

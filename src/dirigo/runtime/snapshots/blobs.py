@@ -21,7 +21,7 @@ ALIGNMENT: Final = 64
 _MAGIC: Final = b"dirigo-p"
 _VERSION: Final = 1
 _HEADER: Final = struct.Struct("<8sII48x")  # magic, version, checksum of both
-_PART: Final = re.compile(r"part-(\d+)-(\d+)-w(\d+)\.bin")
+_PART: Final = re.compile(r"part-(\d+)-(\d+)-w(\d+)(?:-(\d+))?\.bin")
 
 
 class BlobRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -33,8 +33,8 @@ class BlobRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     crc32: int
 
 
-def part_name(number: int, generation: int, worker: int) -> str:
-    return f"part-{number}-{generation}-w{worker}.bin"
+def part_name(number: int, generation: int, worker: int, piece: int = 0) -> str:
+    return f"part-{number}-{generation}-w{worker}{f'-{piece}' if piece else ''}.bin"
 
 
 def number_and_generation(name: str) -> tuple[int, int] | None:

@@ -64,9 +64,14 @@ class SnapshotStore:
 
     # --- writing ---
 
-    def write_part(self, number: int, generation: int, worker: int, blobs: Sequence[Sequence[Buffer]]) -> list[BlobRef]:
-        """Write all that a worker has for a snapshot, and return where each blob is once all are durable."""
-        return write_blobs(self.place, part_name(number, generation, worker), blobs) if blobs else []
+    def write_part(
+        self, number: int, generation: int, worker: int, blobs: Sequence[Sequence[Buffer]], piece: int = 0
+    ) -> list[BlobRef]:
+        """Write what a worker has for a snapshot, and return where each blob is once all are durable.
+
+        A worker that does not have all at once writes several pieces, each with a number of its own.
+        """
+        return write_blobs(self.place, part_name(number, generation, worker, piece), blobs) if blobs else []
 
     def write_manifest(self, manifest: SnapshotManifest) -> None:
         """From its return on, the snapshot exists."""
@@ -79,6 +84,10 @@ class SnapshotStore:
     def write_job(self, job: StoredJob) -> None:
         write_record(self.place, JOB_FILE, job)
 
+    def forget_job(self) -> None:
+        """The job is not to be begun again; its snapshots stay."""
+        self.place.remove_files([JOB_FILE])
+
     # --- reading ---
 
     def read_job(self) -> StoredJob | None:
@@ -88,6 +97,10 @@ class SnapshotStore:
     def read(self, ref: BlobRef) -> memoryview:
         """A blob, in memory that is the caller's own. Raises ``DamagedSnapshot`` if it is not what was written."""
         return read_blob(self.place, ref, self._checked)
+
+    def manifest(self, number: int) -> SnapshotManifest:
+        """One snapshot, by its number."""
+        return read_manifest(self.place, number)
 
     def manifests(self) -> list[SnapshotInfo]:
         """All snapshots, in order."""

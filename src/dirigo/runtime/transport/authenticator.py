@@ -80,6 +80,7 @@ class Authenticator:
         self._newcomers: dict[zmq.Socket[bytes], dict[int, None]] = {}  # connections that have not shaken hands, by monitor
         self._left: dict[zmq.Socket[bytes], deque[float]] = {}  # when those left that seem not to have, by monitor
         self._young: dict[zmq.Socket[bytes], dict[int, float]] = {}  # connections, and when they came, by monitor
+        self.broken = 0  # connections that have ended so far
 
     def watch(self, socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
         """Notice handshakes that fail at a listening socket; poll what is returned and call ``look``."""
@@ -135,6 +136,7 @@ class Authenticator:
             del newcomers[connection]
             left.append(time.monotonic())
         if event == zmq.EVENT_DISCONNECTED:
+            self.broken += 1
             self._young[monitor].pop(connection, None)
 
     def _keep_few(self, monitor: zmq.Socket[bytes], connection: int, port: int) -> None:

@@ -126,6 +126,23 @@ def sealed(payload: Any, schemas: Schemas, *, is_handed_over: bool) -> PackedPay
     return _pickled(payload, schemas, payload, has_buffers_apart=is_handed_over)
 
 
+def to_plain(payload: PackedPayload) -> tuple[Any, ...]:
+    """Something sealed as plain data that can be kept: its own bytes, and none of anybody's objects."""
+    kind, count, body, buffers = payload.head
+    assert kind == _PICKLED, "only what is not made of batches is sealed"
+    frames = [bytes(frame) for frame in payload.frames]
+    return (count, _kept_body(body), tuple(map(_kept_body, buffers)), frames)
+
+
+def from_plain(plain: tuple[Any, ...], schemas: Schemas) -> PackedPayload:
+    count, body, buffers, frames = plain
+    return PackedPayload((_PICKLED, count, body, buffers), frames, schemas)
+
+
+def _kept_body(body: int | Frame) -> int | bytes:
+    return body if isinstance(body, int) else bytes(body)
+
+
 def opened(payload: Any) -> Any:
     """A payload that may have been packed or sealed."""
     return payload.unpack() if type(payload) is PackedPayload else payload

@@ -18,19 +18,37 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from dirigo.errors import DirigoError
-from dirigo.flow.errors import OperatorFailure, RowFailure, said
+from dirigo.flow.errors import CaptureFailure, OperatorFailure, RowFailure, said
 from dirigo.flow.event_time.watermark import Watermark
 from dirigo.flow.exchange.payloads import rows_of as rows_of_payload
-from dirigo.kernel import Address, Data, Directory, Errand, ErrandKind, Message, Worker, WorkerId, job_of
+from dirigo.flow.operators.sink_rows import SinkRows
+from dirigo.flow.plan.snapshot_barrier import SnapshotBarrier
+from dirigo.flow.sources.reader import SourceReader
+from dirigo.kernel import (
+    Address,
+    CriticalRun,
+    Data,
+    Directory,
+    Errand,
+    ErrandKind,
+    Granularity,
+    Kept,
+    Message,
+    Worker,
+    WorkerId,
+    job_of,
+)
 from dirigo.kernel.interface.message import Lane
 from dirigo.runtime import control
 from dirigo.runtime.failures import cut_failure
+from dirigo.runtime.results.sink import LogSink
 from dirigo.runtime.transport.authenticator import Refusals
 from dirigo.runtime.transport.payload import PackedPayload, Schemas
 from dirigo.runtime.transport.peers import Peers
 from dirigo.runtime.transport.signal_socket import SignalSocket
 from dirigo.runtime.transport.wire import Broken, Pressure, register_plain
-from dirigo.runtime.worker.installed_job import InstalledJob
+from dirigo.runtime.worker.installed_job import InstalledJob, partition_of
+from dirigo.runtime.worker.snapshots import ActorCapture, SnapshotWriting, VoidSnapshot
 from dirigo.runtime.worker.user_code import HostedStates
 from dirigo.runtime.worker.wake_up import WakeUp
 from dirigo.scheduling import Arbiter, StrategyFailure
@@ -41,6 +59,7 @@ BARRIER_TOLD_AFTER_S = 5.0  # a barrier that waits for longer says for whom
 _BARRIERS_TOLD_MOST, _MISSING_TOLD_MOST = 16, 4
 
 register_plain(Watermark)  # the most frequent payload of critical messages
+register_plain(SnapshotBarrier)
 
 
 class Result(NamedTuple):
@@ -76,6 +95,9 @@ class WorkerCore:
         self.errands: deque[Errand] = deque()  # what the worker thread has to do with states
         self.handling: Address | None = None  # whose states it has in hand
         self.to_close: deque[InstalledJob] = deque()  # jobs that are gone, whose sources the worker thread closes
+        self.cuts: deque[tuple[InstalledJob, SourceReader, int]] = deque()  # sources to capture, each for a snapshot
+        self.commits: deque[tuple[InstalledJob, int]] = deque()  # jobs whose sinks have to commit a snapshot
+        self.snapshots = SnapshotWriting(self.report)
         self.is_stopping = False
         self.is_idle = False  # the worker thread waits
         self.busy_s = 0.0
@@ -216,7 +238,7 @@ class WorkerCore:
             if job is not None and worker not in job.used:
                 job.used.add(worker)
                 if worker not in self.peers.by_worker:
-                    self.fail(name, _loss((worker,)), None)
+                    self.fail(name, _loss((worker,)), None, lost=(worker,))
         return jobs
 
     def _tell_pressure(self, jobs: set[str]) -> None:
@@ -246,11 +268,16 @@ class WorkerCore:
         for reader in job.readers:
             reader.split.clock = self.clock
         job.sources = {reader.address: self.worker.add_source(reader.address, (reader.target,)) for reader in job.readers}
+        for address, kept in job.kept.items():
+            self.worker.restore(address, kept)
+        job.kept.clear()
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, *, goes_on: bool = False) -> None:
+        """``goes_on``: in a later generation, so what its sinks have prepared has to stay."""
         job = self.jobs.pop(name, None)
         if job is None:
             return
+        job.goes_on = goes_on
         participants = self.worker.participants
         job.remains = [participants[spec.address] for spec in job.specs if spec.address in participants]
         self.worker.remove_job(name)
@@ -276,7 +303,7 @@ class WorkerCore:
             leased = self.worker.leased_to(gone)
             for name, job in list(self.jobs.items()):
                 if name in leased or not job.used.isdisjoint(lost):
-                    self.fail(name, _loss(gone), None)
+                    self.fail(name, _loss(gone), None, lost=tuple(sorted(gone)))
                 job.used -= gone
         self.count_helpers()
 
@@ -308,13 +335,13 @@ class WorkerCore:
         for name in names:
             self.fail(name, *told(error))
 
-    def fail(self, name: str, error: str, trace: str | None) -> None:
-        """A job cannot go on: tell the controller, and do no more for it here."""
+    def fail(self, name: str, error: str, trace: str | None, *, lost: tuple[WorkerId, ...] = ()) -> None:
+        """A job cannot go on: tell the controller, and do no more for it here. ``lost``: only because these are gone."""
         if name not in self.jobs:
             return
-        self.report(control.Removed(name, self.last_figures(name), self.jobs[name].attempt))
-        self.report(control.ActorFailed(name, *cut_failure(error, trace)))
-        self.remove(name)
+        self.report(control.Removed(name, self.last_figures(name)))
+        self.report(control.ActorFailed(name, *cut_failure(error, trace), lost))
+        self.remove(name, goes_on=bool(lost) and self.jobs[name].store is not None)
 
     def last_figures(self, name: str) -> control.JobFigures:
         """What was counted for a job that is about to be removed; nothing if it is not here."""
@@ -324,6 +351,51 @@ class WorkerCore:
         job.refresh()
         job.figures.rounds, job.figures.gathered = self.worker.rounds.get(name, (0, 0))
         return job.figures
+
+    # --- snapshots -----------------------------------------------------------------------------------------------------
+
+    def begin_snapshot(self, job: InstalledJob, order: control.TakeSnapshot) -> None:
+        """Under the lock: have the worker thread capture the sources that are read here."""
+        job.rewrite = frozenset(order.rewrite)
+        self.cuts.extend((job, reader, order.number) for reader in job.readers)
+
+    def next_cut(self) -> tuple[InstalledJob, SourceReader, int] | None:
+        """Under the lock: a source of a job that is still there."""
+        while self.cuts:
+            job, reader, number = self.cuts.popleft()
+            if self.jobs.get(job.id) is job:
+                return job, reader, number
+        return None
+
+    def has_captured(self, message: CriticalRun) -> bool:
+        """Under the lock: whether a function has been asked for what it keeps, by a snapshot or because it has ended."""
+        is_barrier = message.granularity is Granularity.SNAPSHOT
+        return is_barrier or self.worker.instance(message.to).context.captured is not None
+
+    def note_captured(self, job: InstalledJob, message: CriticalRun) -> None:
+        """Under the lock, before the kernel goes on: what a function has left behind for a snapshot, or at its end."""
+        instance = self.worker.lessor(message.to)
+        captured, instance.context.captured = instance.context.captured, None
+        states = instance.states
+        assert isinstance(states, HostedStates)
+        is_barrier = message.granularity is Granularity.SNAPSHOT
+        number = message.payload.number if is_barrier else 0
+        if captured is None:
+            self.snapshots.put(VoidSnapshot(job, number))
+            return
+        is_void = isinstance(captured, CaptureFailure)
+        if not is_void:
+            job.note_prepared(number, message.to, captured)
+            self._mark_log(job, number, message.to)
+        kept = instance.keep() if is_barrier and not is_void else Kept(instance.spec.upstreams, ())
+        self.snapshots.put(ActorCapture(job, number, message.to, captured, kept, states.changes))
+
+    def _mark_log(self, job: InstalledJob, number: int, address: Address) -> None:
+        """Where a snapshot cuts the results: between what was posted before and what will be."""
+        operator = job.operators[address]
+        if number and isinstance(operator, SinkRows) and isinstance(operator.sink, LogSink):
+            self.results.append(Result(job.id, operator.name, partition_of(address), None, 0, number))
+            self.signal.ring()
 
     def report(self, record: control.FromWorker) -> None:
         self.reports.append(record)
@@ -356,6 +428,7 @@ class WorkerCore:
     def close(self) -> None:
         for name in list(self.jobs):
             self.remove(name)
+        self.snapshots.stop()
         self.peers.close()
         self.signal.close()
 

@@ -10,12 +10,25 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from dirigo.flow.sources.reader import SourceReader
-from dirigo.kernel import CriticalOutput, CriticalRun, Data, Errand, ErrandKind, Output, RunnableMessage, job_of
+from dirigo.flow.plan.snapshot_barrier import SnapshotBarrier
+from dirigo.flow.sources.reader import ReaderCapture, SourceReader
+from dirigo.kernel import (
+    CriticalOutput,
+    CriticalRun,
+    Data,
+    Errand,
+    ErrandKind,
+    Granularity,
+    Output,
+    RunnableMessage,
+    job_of,
+)
+from dirigo.runtime import control
 from dirigo.runtime.control import ActorEnded
 from dirigo.runtime.worker.core import WorkerCore, size_of, told
 from dirigo.runtime.worker.installed_job import ROWS_AT_ONCE, InstalledJob
 from dirigo.runtime.worker.last_words import LastWords
+from dirigo.runtime.worker.snapshots import SourceCapture
 from dirigo.runtime.worker.user_code import HostedStates, do
 
 _log = logging.getLogger(__name__)
@@ -57,6 +70,8 @@ class Executor:
         outcome: Any = None
         while True:
             reading: tuple[InstalledJob, SourceReader] | None = None
+            while core.commits:  # first, also of jobs that are gone: what was committed stays
+                self._commit(*core.commits.popleft())
             while core.to_close:
                 gone = core.to_close.popleft()
                 self._guarded(gone.id, gone.close_ends)
@@ -72,11 +87,12 @@ class Executor:
                     outcome = None
                 failure = None
                 errand = core.next_errand()
-                if errand is None and now >= self._look_at_s:
+                cut = core.next_cut() if errand is None else None
+                if errand is None and cut is None and now >= self._look_at_s:
                     reading = self._choose_source(now, while_messages_wait=True)
                     if reading is None:
                         self._look_at_s = now + ASK_AGAIN_S
-                if errand is None and reading is None:
+                if errand is None and cut is None and reading is None:
                     message = self._choose_message()
                     if message is None:
                         reading = self._choose_source(now, while_messages_wait=False)
@@ -91,6 +107,8 @@ class Executor:
                 began = time.perf_counter()
                 outcome, failure = self._do(errand)
                 elapsed = time.perf_counter() - began
+            elif cut is not None:
+                self._cut(*cut)
             elif reading is not None:
                 self._read(*reading)
             else:
@@ -175,6 +193,8 @@ class Executor:
             core.worker.abandon()
             core.fail(job.id, *failure)
             return
+        if type(message) is CriticalRun and job.store is not None and core.has_captured(message):
+            core.note_captured(job, message)
         try:
             trail = core.worker.finish(elapsed)
         except Exception as error:  # a strategy's hooks may raise anything
@@ -187,7 +207,7 @@ class Executor:
         job.figures.account.note(message, core.worker.now, trail, rows if is_result else 0)
         if type(message) is Data:
             job.budget.queued -= size_of(message.payload)
-        elif message.to in job.leaves:
+        elif job.store is not None or message.to in job.leaves:
             self._look_for_the_end(job, message)  # type: ignore[arg-type]
         core.flush()
         core.tell_pressure_of(job)
@@ -216,9 +236,12 @@ class Executor:
         core.flush()
 
     def _look_for_the_end(self, job: InstalledJob, message: CriticalRun) -> None:
+        is_leaf = message.to in job.leaves
+        if is_leaf and job.store is not None:  # then it has ended once its last capture is on the disk
+            return
         states = self._core.worker.instance(message.to).states
         if isinstance(states, HostedStates) and states.has_ended():
-            self._core.report(ActorEnded(job.id, message.to))
+            self._core.report(ActorEnded(job.id, message.to, is_leaf))
 
     def interrupt(self, job: str) -> bool:
         """From another thread: stop user code of a job that is gone. Whether there is any to stop."""
@@ -304,6 +327,48 @@ class Executor:
                 core.fail_for(error, job.id)
                 return
             core.flush()
+
+    def _cut(self, job: InstalledJob, reader: SourceReader, number: int) -> None:
+        """Capture where a source is, and have the snapshot's barrier follow what it has given."""
+        core = self._core
+        captured: ReaderCapture | None = None
+
+        def capture() -> None:
+            nonlocal captured
+            captured = reader.capture()
+
+        failure = self._explained(job.id, capture)
+        with core.lock:
+            if job.id not in core.jobs:
+                return
+            if failure is not None:
+                core.fail(job.id, *failure)
+                return
+            assert captured is not None
+            core.snapshots.put(SourceCapture(job, number, reader.address, captured))
+            if reader.has_ended:
+                return
+            now = core.worker.now = core.clock()
+            barrier = SnapshotBarrier(number)
+            try:
+                job.sources[reader.address].emit(
+                    CriticalOutput(reader.target, barrier, Granularity.SNAPSHOT, created=now, deadline=now + job.latency_s)
+                )
+            except Exception as error:
+                core.fail_for(error, job.id)
+                return
+            core.flush()
+
+    def _commit(self, job: InstalledJob, number: int) -> None:
+        core = self._core
+        failure = self._explained(job.id, lambda: job.commit(number))
+        with core.lock:
+            if core.jobs.get(job.id) is not job:
+                return
+            if failure is not None:
+                core.fail(job.id, *failure)
+            else:
+                core.report(control.Committed(job.id, number))
 
     def _next_turn(self, reader: SourceReader, elapsed: float) -> float:
         """When a source is read again although messages wait. All sources together get half of the time at most."""

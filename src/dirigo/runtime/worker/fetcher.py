@@ -82,7 +82,7 @@ class Fetcher:
         self._beat_s = self._tended_s = 0.0
         self._greeted_s = 0.0
         self._condemned: dict[str, float] = {}  # removed jobs whose code still runs -> until when it may
-        self._removed: deque[tuple[str, int]] = deque(maxlen=1000)  # (job, attempt) that must not be installed any more
+        self._removed: deque[str] = deque(maxlen=1000)  # jobs that must not be installed any more
         self._is_done = False
         self._given_up: str | None = None
 
@@ -262,6 +262,10 @@ class Fetcher:
                 self._change(order.job, lambda job: job.end_source(order.source))
             case control.Remove():
                 self._remove(order)
+            case control.TakeSnapshot():
+                self._change(order.job, lambda job: core.begin_snapshot(job, order))
+            case control.CommitSnapshot():
+                self._change(order.job, lambda job: core.commits.append((job, order.number)))
             case control.Release():
                 core.report(control.Released(order.request, self._release(order)))
             case control.Stop():
@@ -291,27 +295,30 @@ class Fetcher:
         try:
             job = InstalledJob(order, core.worker.id, core.post_result, core.schemas, self._folder)
             with core.lock:
-                if (order.job, order.attempt) in self._removed:
+                if order.job in self._removed:
                     job.close()
                     return
+                ended = job.ended_leaves()
                 core.add(job)
         except BaseException as error:  # whatever the user's imports raise
             trace = "".join(traceback.format_exception(error))
             sentence, trace = " ".join(said(error).split()), cut_text(trace, TRACE_CHARACTERS_MOST)
-            core.report(control.Installed(order.job, sentence, trace, attempt=order.attempt))
+            core.report(control.Installed(order.job, sentence, trace))
             return
-        core.report(control.Installed(order.job, pushed=tuple(job.staging), attempt=order.attempt))
+        core.report(control.Installed(order.job, pushed=tuple(job.staging)))
+        for address in ended:
+            core.report(control.ActorEnded(order.job, address))
 
     def _remove(self, order: control.Remove) -> None:
         name = order.job
         with self._core.lock:
-            self._removed.append((name, order.attempt))
+            self._removed.append(name)
             figures = self._core.last_figures(name)
-            self._core.remove(name)
+            self._core.remove(name, goes_on=order.goes_on)
         if self._executor.interrupt(name):
             self._condemned[name] = time.monotonic() + control.STOP_AFTER_S
             self._beat_s = 0.0  # the controller hears of it first, and places no job here meanwhile
-        self._core.report(control.Removed(name, figures, order.attempt))
+        self._core.report(control.Removed(name, figures))
 
     def _release(self, order: control.Release) -> str:
         with self._core.lock:

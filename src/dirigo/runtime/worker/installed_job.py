@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.plan.bound_job import BoundJob
+from dirigo.flow.plan.states import StageCapture
 from dirigo.flow.sources.pushed import PushedSource, PushedSplit
 from dirigo.flow.sources.reader import SourceReader
 from dirigo.kernel import (
     Address,
     CriticalOutput,
+    Kept,
     Output,
     RunnableMessage,
     SourceActor,
@@ -28,13 +30,19 @@ from dirigo.kernel import (
 )
 from dirigo.runtime.client.shipment import unship
 from dirigo.runtime.control import Install, JobFigures
+from dirigo.runtime.generations import generation_of, job_of_run
 from dirigo.runtime.ingest.pusher import StagingAck, StagingHeader
 from dirigo.runtime.ingest.staging import Staging
 from dirigo.runtime.results.sink import LogSink
+from dirigo.runtime.snapshots.blobs import BlobRef
+from dirigo.runtime.snapshots.codec import decode
+from dirigo.runtime.snapshots.places import Buffer
+from dirigo.runtime.snapshots.store import SnapshotStore
 from dirigo.runtime.transport.payload import Schemas
 from dirigo.runtime.worker.budget import Budget
+from dirigo.runtime.worker.captures import place_of_actor, restored, restored_source
 from dirigo.runtime.worker.row_costs import RowCosts
-from dirigo.runtime.worker.user_code import hosted, sealed_outputs
+from dirigo.runtime.worker.user_code import HostedStates, hosted, sealed_outputs
 from dirigo.scheduling import for_worker
 
 ROWS_AT_ONCE = 16_384
@@ -51,7 +59,6 @@ class InstalledJob:
 
     def __init__(self, install: Install, worker: WorkerId, post_result: PostResult, schemas: Schemas, folder: Path) -> None:
         self.id = install.job
-        self.attempt = install.attempt
         self.figures = JobFigures()
         self.posted_bytes = 0  # handed to the results log; the worker thread counts
         self.logged_bytes = 0  # arrived there; the fetcher counts
@@ -74,8 +81,27 @@ class InstalledJob:
             if not downstreams
         }
         self._schemas = schemas
-        operators = {address: stage.operator for stage in job.plan.stages for address in stage.addresses}
-        self.specs = [hosted(spec, operators[spec.address], schemas) for spec in job.specs()]
+        self._worker = worker
+        self.operators = {address: stage.operator for stage in job.plan.stages for address in stage.addresses}
+        self.store = SnapshotStore(install.snapshots, job_of_run(install.job)) if install.snapshots else None
+        self.rewrite: frozenset[str] = frozenset()  # places of actors whose states are to be written anew
+        self.bodies: dict[Address, tuple[int, BlobRef]] = {}  # what was written of whom last, after how many changes
+        self.goes_on = False  # once it is removed: in a later generation
+        self.kept: dict[Address, Kept] = {}  # what the kernel goes on from
+        self._restored: dict[Address, HostedStates] = {}
+        self._prepared: dict[Address, list[tuple[int, Any]]] = {}  # by sink's actor; what is not committed
+        self._pieces = 0  # of parts of snapshots that were written
+        holds_back = self.store is not None
+        self.specs = [
+            hosted(
+                spec,
+                self.operators[spec.address],
+                schemas,
+                self._restored,
+                captures_end=holds_back and isinstance(self.operators[spec.address], SinkRows),
+            )
+            for spec in job.specs()
+        ]
         self.remains: list[Any] = []  # what the kernel kept for it, once it is gone
         self.source_workers = frozenset(job.homes[reader.address] for reader in job.readers)
         self.budget = Budget(install.budget_bytes, self.source_workers - {worker})
@@ -84,9 +110,12 @@ class InstalledJob:
         self._staging_lock = Lock()  # rows come in on one thread, and are released on another
         here = {reader.address for reader in job.readers if job.homes[reader.address] == worker}
         self.readers = job.plan.open_splits(here)  # those that are read here
-        # An earlier attempt may still be about to let go of its own.
-        self._attach(post_result, folder / f"{install.job}.{install.attempt}")
-        self.active = list(self.readers)
+        self._attach(post_result, folder / install.job)
+        if self.store is not None:
+            job.hold_back_sinks(generation_of(install.job))
+            if install.restore:
+                self._restore(self.store, install.restore, worker)
+        self.active = [reader for reader in self.readers if not reader.has_ended]
         self.budget.behind_ms = min(self._times(), default=None)
         self.retry_s: dict[Address, float] = {}  # when to ask a source again that had nothing
         self.turn_s: dict[Address, float] = {}  # when to read a source again although messages wait
@@ -110,6 +139,61 @@ class InstalledJob:
 
     def _post(self, post_result: PostResult, sink: str) -> Callable[[int, pa.RecordBatch | None], None]:
         return lambda partition, rows: post_result(self.id, sink, partition, rows)
+
+    # --- snapshots -----------------------------------------------------------------------------------------------------
+
+    def _restore(self, store: SnapshotStore, number: int, worker: WorkerId) -> None:
+        """Go on from a snapshot, with what is at home here."""
+        manifest = store.manifest(number)
+        for reader in self.readers:
+            if manifest.is_final:
+                reader.has_ended = True
+                continue
+            entry = manifest.sources[place_of_actor(reader.address)]
+            assert entry is not None, "no snapshot is taken of a job whose sources have no positions"
+            reader.restore(restored_source(entry))
+        for spec in self.specs:
+            actor = manifest.actors.get(place_of_actor(spec.address))
+            if actor is None or spec.home != worker or not actor.head:
+                continue
+            body = None if actor.body is None else decode(store.read(actor.body))
+            captured, kept = restored(actor.head, body, self.id, self._schemas)
+            states = spec.states()
+            assert isinstance(states, HostedStates)
+            states.restore(captured, self._schemas)
+            self._restored[spec.address] = states
+            self.kept[spec.address] = kept
+            if actor.body is not None:
+                self.bodies[spec.address] = (states.changes, actor.body)
+
+    def write_bodies(self, number: int, bodies: Sequence[Sequence[Buffer]]) -> list[BlobRef]:
+        """On the thread that writes snapshots."""
+        assert self.store is not None
+        self._pieces += 1
+        return self.store.write_part(number, generation_of(self.id), self._worker, bodies, self._pieces)
+
+    def ended_leaves(self) -> list[Address]:
+        """Actors at the end of the graph that had ended before this generation began."""
+        return [address for address, states in self._restored.items() if address in self.leaves and states.has_ended()]
+
+    def note_prepared(self, number: int, address: Address, captured: StageCapture) -> None:
+        """What a sink's actor has prepared for a snapshot, or at its end."""
+        if isinstance(self.operators[address], SinkRows) and captured.own is not None:
+            self._prepared.setdefault(address, []).append((number, captured.own))
+
+    def commit(self, number: int) -> None:
+        """Have the sinks here make visible what belongs to a snapshot. Runs their code.
+
+        What an actor has prepared at its end belongs to a snapshot that it has not taken part in.
+        """
+        for address, prepared in list(self._prepared.items()):
+            has_part = any(each == number for each, _ in prepared)
+            belongs = [entry for entry in prepared if 0 < entry[0] <= number or (not entry[0] and not has_part)]
+            self._prepared[address] = [entry for entry in prepared if entry not in belongs]
+            operator = self.operators[address]
+            assert isinstance(operator, SinkRows)
+            for _, own in belongs[-1:]:
+                operator.commit(own)
 
     # --- sources -------------------------------------------------------------------------------------------------------
 
@@ -235,7 +319,10 @@ class InstalledJob:
         for reader in self.readers:
             with suppress(Exception):
                 reader.split.close()
-        self._job.abandon_sinks()
+        if self.goes_on:
+            self._job.let_go_sinks()
+        else:
+            self._job.abandon_sinks()
         self.remains.clear()
 
 

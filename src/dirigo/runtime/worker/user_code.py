@@ -9,7 +9,7 @@ no code but our own. Hooks of a strategy are not meant: they decide for the kern
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -20,7 +20,8 @@ from dirigo.flow.errors import OperatorFailure, note_place, said
 from dirigo.flow.event_time.watermark import Watermark
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.process.states import ProcessStates
-from dirigo.flow.plan.states import StageStates
+from dirigo.flow.plan.snapshot_barrier import SnapshotBarrier
+from dirigo.flow.plan.states import StageCapture, StageStates
 from dirigo.kernel import (
     Address,
     Behaviour,
@@ -30,6 +31,7 @@ from dirigo.kernel import (
     Errand,
     ErrandKind,
     FunctionSpec,
+    Granularity,
     Output,
     States,
     operator_of,
@@ -37,20 +39,30 @@ from dirigo.kernel import (
 from dirigo.runtime.transport.payload import PackedPayload, Schemas, is_rows, opened, sealed
 
 # What is pickled without running anybody's code.
-_PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes, Watermark, PackedPayload})
+_PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes, Watermark, SnapshotBarrier, PackedPayload})
 
 Emitted = TypeVar("Emitted", bound=Output | CriticalOutput)
 
 
-def hosted(spec: FunctionSpec, operator: Operator, schemas: Schemas) -> FunctionSpec:
-    """An actor as the kernel of a worker gets it."""
+def hosted(
+    spec: FunctionSpec,
+    operator: Operator,
+    schemas: Schemas,
+    restored: MutableMapping[Address, HostedStates],
+    *,
+    captures_end: bool,
+) -> FunctionSpec:
+    """An actor as the kernel of a worker gets it. States that were ``restored`` from a snapshot are taken from there.
+
+    ``captures_end``: whether what its states are at the end of its input is captured, as for a snapshot.
+    """
 
     def states() -> HostedStates:
-        return HostedStates(spec.states, operator.keeps_users_objects)
+        return restored.pop(spec.address, None) or HostedStates(spec.states, operator.keeps_users_objects)
 
     def behaviour(states: States) -> Behaviour:
         assert isinstance(states, HostedStates)
-        return HostedBehaviour(spec.behaviour(states.inner()), states, schemas)
+        return HostedBehaviour(spec.behaviour(states.inner()), states, schemas, captures_end)
 
     return replace(spec, states=states, behaviour=behaviour)
 
@@ -79,7 +91,18 @@ def _sealed(payload: Any, emitter: Address, schemas: Schemas) -> PackedPayload:
 class HostedStates:
     """The states of one instance. What there is to do with them may run user code: see ``needs_thread``."""
 
-    __slots__ = ("_inner", "_make", "_size_bytes", "can_be_measured", "has_changed", "held_bytes", "is_users", "views")
+    __slots__ = (
+        "_inner",
+        "_make",
+        "_restored_view",
+        "_size_bytes",
+        "can_be_measured",
+        "changes",
+        "has_changed",
+        "held_bytes",
+        "is_users",
+        "views",
+    )
 
     def __init__(self, make: Callable[[], States], is_users: bool) -> None:
         self._make = make
@@ -87,6 +110,8 @@ class HostedStates:
         self.is_users = is_users  # there may be objects of the user's in them
         self.views: list[Any] | None = None  # that have come and have not been read
         self.has_changed = False  # since they were measured
+        self.changes = 0  # how often they may have changed: what is the same as in the last snapshot is not written again
+        self._restored_view: tuple[Any] | None = None
         self.can_be_measured = True  # until that has failed
         self.held_bytes = 0  # when they were measured
         self._size_bytes = 0
@@ -131,12 +156,26 @@ class HostedStates:
 
     # --- as the kernel moves them --------------------------------------------------------------------------------------
 
-    def take(self) -> Any:
+    def note_change(self) -> None:
         self.has_changed = True
+        self.changes += 1
+
+    def restore(self, captured: StageCapture, schemas: Schemas) -> None:
+        """Adopt what a snapshot has. Runs user code; so what lessees may read, the kernel finds made when it asks."""
+        inner = self.inner()
+        assert isinstance(inner, StageStates)
+        inner.restore(captured)
+        view = inner.view()
+        is_users = self.needs_thread(ErrandKind.VIEW)
+        self._restored_view = (sealed(view, schemas, is_handed_over=True) if is_users else view,)
+        self.has_changed = True  # since they were measured
+
+    def take(self) -> Any:
+        self.note_change()
         return None if self._inner is None else self._inner.take()
 
     def merge(self, partial: Any) -> None:
-        self.has_changed = True
+        self.note_change()
         content = opened(partial)
         if content is not None:
             self.inner().merge(content)
@@ -151,6 +190,9 @@ class HostedStates:
         return self._size_bytes
 
     def view(self) -> Any | None:
+        if self._restored_view is not None:
+            (view,), self._restored_view = self._restored_view, None
+            return view
         return self.inner().view()
 
     def install_view(self, view: Any) -> None:
@@ -163,18 +205,19 @@ class HostedStates:
 class HostedBehaviour:
     """A function, between what came from elsewhere and what may go elsewhere."""
 
-    __slots__ = ("_inner", "_schemas", "_states")
+    __slots__ = ("_captures_end", "_inner", "_schemas", "_states")
 
-    def __init__(self, inner: Behaviour, states: HostedStates, schemas: Schemas) -> None:
+    def __init__(self, inner: Behaviour, states: HostedStates, schemas: Schemas, captures_end: bool) -> None:
         self._inner = inner
         self._states = states
         self._schemas = schemas
+        self._captures_end = captures_end
 
     def on_message(self, context: Context, payload: Any) -> None:
         states = self._states
         if states.views:
             states.read_views()
-        states.has_changed = True
+        states.note_change()
         if type(payload) is PackedPayload:
             payload = _read(payload, context)
         self._inner.on_message(context, payload)
@@ -185,11 +228,14 @@ class HostedBehaviour:
         states = self._states
         if states.views:
             states.read_views()
-        states.has_changed = True
+        if critical.granularity is not Granularity.SNAPSHOT:
+            states.note_change()
         if any(type(payload) is PackedPayload for _, _, payload in critical.parts):
             parts = tuple((actor, number, _read(payload, context)) for actor, number, payload in critical.parts)
             critical = replaced(critical, parts=parts)
         self._inner.on_critical(context, critical)
+        if self._captures_end and states.has_ended():
+            context.captured = states.inner().capture()  # type: ignore[attr-defined]
         if context.outputs or context.timers:
             self._seal(context)
 

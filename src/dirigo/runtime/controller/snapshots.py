@@ -1,0 +1,283 @@
+"""Snapshots of jobs: when one is due, what of it has come, and when it is there.
+
+The sources of a job are asked to let a barrier follow what they have given; workers report what each actor kept when the
+barrier had come to it. When all of it is on disk, the manifest is written, on a thread of its own, and from then on the
+snapshot counts: the results log shows its rows, and sinks commit. One snapshot of a job is taken at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dirigo.errors import DirigoError
+from dirigo.flow.errors import said
+from dirigo.runtime import control
+from dirigo.runtime.snapshots.manifest import ActorEntry, SnapshotManifest
+from dirigo.runtime.snapshots.savepoint import copy_to
+from dirigo.runtime.snapshots.store import SnapshotStore
+
+if TYPE_CHECKING:
+    from dirigo.runtime.controller.controller import Controller
+    from dirigo.runtime.controller.job_record import JobRecord
+
+_log = logging.getLogger(__name__)
+
+KEPT = 3  # snapshots of each job
+LONG_S = 10.0  # a snapshot that takes longer says so in the job's status
+AGAIN_AFTER_S = 1.0  # one that came to nothing; less if the next one is due anyway
+
+
+@dataclass
+class Taking:
+    """A snapshot under way."""
+
+    number: int
+    began_s: float  # by the time of day
+    since_s: float  # by the monotonic clock
+    is_final: bool = False  # the job has ended: this is what its sinks have to commit
+    splits: dict[str, bytes] = field(default_factory=dict)
+    actors: dict[str, ActorEntry] = field(default_factory=dict)
+    logs: dict[str, int] | None = None  # where the results logs are cut
+    written_bytes: int = 0
+    is_kept: bool = False  # all of it has come, and the manifest is being written
+    to_commit: set[int] = field(default_factory=set)  # workers whose sinks have still to make it visible; at the end only
+
+
+@dataclass
+class JobSnapshots:
+    """What the controller knows of the snapshots of one job."""
+
+    root: str
+    store: SnapshotStore
+    every_s: float
+    number: int = 0  # of the last one that was begun
+    due_s: float = 0.0
+    taking: Taking | None = None
+    last: control.SnapshotFigures | None = None  # the last one that is there
+    last_manifest: SnapshotManifest | None = None
+    ended: dict[str, ActorEntry] = field(default_factory=dict)  # actors that get no barrier any more
+    rewrite: tuple[str, ...] = ()  # places of actors whose states lie in files that are kept for little
+    problem: str | None = None  # why the last one came to nothing
+    savepoints: list[tuple[str, Callable[[str | None], None]]] = field(default_factory=list)  # (place, who is told)
+
+    def forget(self) -> None:
+        """A generation is over: what was under way is void."""
+        self.taking = None
+        self.ended.clear()
+
+
+class Snapshots:
+    """Part of the controller, on its thread."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def look(self, now: float) -> None:
+        """Begin what is due."""
+        for job in self._controller.jobs.values():
+            snapshots = job.snapshots
+            if snapshots is None or job.state not in ("running", "draining") or job.outcome is not None:
+                continue
+            if snapshots.taking is None and (now >= snapshots.due_s or snapshots.savepoints) and not job.is_complete:
+                self._begin(job, snapshots, now)
+            elif snapshots.taking is not None and now - snapshots.taking.since_s >= LONG_S:
+                snapshots.problem = (
+                    f"snapshot {snapshots.taking.number} has taken {now - snapshots.taking.since_s:.0f} s so far: "
+                    f"{self._missing(job, snapshots, snapshots.taking)}"
+                )
+
+    def _begin(self, job: JobRecord, snapshots: JobSnapshots, now: float) -> None:
+        snapshots.number += 1
+        snapshots.taking = Taking(snapshots.number, time.time(), now)
+        self._controller.order_all(job.workers, control.TakeSnapshot(job.run, snapshots.number, snapshots.rewrite))
+
+    def _missing(self, job: JobRecord, snapshots: JobSnapshots, taking: Taking) -> str:
+        if taking.is_kept:
+            return f"its manifest is being written to {snapshots.store.place.shown}"
+        splits = job.manifest.splits - len(taking.splits)
+        actors = job.manifest.partitions - len(taking.actors.keys() | snapshots.ended.keys())
+        logs = "" if taking.logs is not None or not job.manifest.sinks else ", and of the results log"
+        return f"the captures of {splits} sources and {actors} actors are missing{logs}"
+
+    # --- what comes ----------------------------------------------------------------------------------------------------
+
+    def captured(self, job: JobRecord, record: control.Captured) -> None:
+        snapshots = job.snapshots
+        if snapshots is None:
+            return
+        taking = snapshots.taking
+        if not record.number and record.problem is not None:  # of an actor that has ended
+            self._controller.fail(job.id, f"the last results cannot be kept: {record.problem}", None)
+        elif not record.number:
+            snapshots.ended.update(record.actors)
+        elif taking is None or taking.number != record.number:
+            return
+        elif record.problem is not None:
+            self._give_up(snapshots, record.problem)
+        else:
+            taking.splits.update(record.splits)
+            taking.actors.update(record.actors)
+            taking.written_bytes += record.written_bytes
+        self._look_at(job, snapshots)
+
+    def actor_ended(self, job: JobRecord, place: str) -> None:
+        """An actor has ended that keeps nothing any more."""
+        if job.snapshots is not None:
+            job.snapshots.ended.setdefault(place, ActorEntry(b"", None, True))
+            self._look_at(job, job.snapshots)
+
+    def logs_cut(self, job: JobRecord, number: int, cuts: dict[str, int]) -> None:
+        snapshots = job.snapshots
+        if snapshots is not None and snapshots.taking is not None and snapshots.taking.number == number:
+            snapshots.taking.logs = cuts
+            self._look_at(job, snapshots)
+
+    def _give_up(self, snapshots: JobSnapshots, problem: str) -> None:
+        """There will be no such snapshot; the one before it stays the last one."""
+        assert snapshots.taking is not None
+        number, snapshots.taking = snapshots.taking.number, None
+        snapshots.problem = f"snapshot {number} could not be taken: {problem}"
+        snapshots.due_s = time.monotonic() + min(AGAIN_AFTER_S, snapshots.every_s)
+        for _, tell in snapshots.savepoints:
+            tell(snapshots.problem)
+        snapshots.savepoints.clear()
+
+    def _look_at(self, job: JobRecord, snapshots: JobSnapshots) -> None:
+        """See whether all has come."""
+        taking = snapshots.taking
+        if taking is None or taking.is_kept or job.outcome is not None:
+            return
+        has_actors = len(taking.actors.keys() | snapshots.ended.keys()) >= job.manifest.partitions
+        has_logs = taking.logs is not None or not job.manifest.sinks
+        if not (has_actors and has_logs and len(taking.splits) >= job.manifest.splits):
+            return
+        self._keep(job, snapshots, taking)
+
+    # --- the manifest --------------------------------------------------------------------------------------------------
+
+    def _keep(self, job: JobRecord, snapshots: JobSnapshots, taking: Taking) -> None:
+        """Write the manifest, elsewhere; the snapshot is there when it is."""
+        taking.is_kept = True
+        actors = snapshots.ended | taking.actors
+        duration_s = time.monotonic() - taking.since_s
+        manifest = SnapshotManifest(
+            job=job.id,
+            name=job.name,
+            number=taking.number,
+            generation=job.generation,
+            began_s=taking.began_s,
+            duration_s=duration_s,
+            written_bytes=taking.written_bytes + sum(len(entry.head) for entry in actors.values()),
+            total_bytes=sum(len(entry.head) + (entry.body.length if entry.body else 0) for entry in actors.values()),
+            is_final=taking.is_final,
+            sources=dict(taking.splits),
+            actors=actors,
+            logs=taking.logs or {},
+            plan=job.manifest.plan,
+        )
+        run, store = job.run, snapshots.store
+
+        def keep() -> Callable[[], None]:
+            try:
+                store.write_manifest(manifest)
+            except Exception as error:
+                problem = str(error) if isinstance(error, DirigoError) else said(error)
+                return lambda: self._not_kept(run, taking, problem)
+            return lambda: self._kept(run, taking, manifest)
+
+        self._controller.beside(keep)
+
+    def _not_kept(self, run: str, taking: Taking, problem: str) -> None:
+        job = self._controller.of_run(run)
+        if job is None or job.snapshots is None or job.snapshots.taking is not taking or job.outcome is not None:
+            return
+        if taking.is_final:
+            self._controller.fail(job.id, f"the last results cannot be committed: {problem}", None)
+        else:
+            _log.warning("snapshot %d of job %s cannot be kept: %s", taking.number, job.id, problem)
+            self._give_up(job.snapshots, problem)
+
+    def _kept(self, run: str, taking: Taking, manifest: SnapshotManifest) -> None:
+        """The snapshot is on disk: from now on the job never goes back behind it."""
+        job = self._controller.of_run(run)
+        if job is None or job.snapshots is None or job.snapshots.taking is not taking or job.outcome is not None:
+            return
+        snapshots = job.snapshots
+        snapshots.problem = None
+        snapshots.last_manifest = manifest
+        snapshots.last = control.SnapshotFigures(
+            manifest.number, manifest.began_s, manifest.duration_s, manifest.total_bytes, manifest.written_bytes
+        )
+        snapshots.due_s = taking.since_s + snapshots.every_s
+        job.losses_in_row = 0
+        job.last_culprit = None
+        if job.manifest.sinks:
+            self._controller.logs.commit(job.id, manifest.number)
+        self._controller.order_all(job.installed, control.CommitSnapshot(job.run, manifest.number))
+        if taking.is_final:
+            taking.to_commit = set(job.installed)
+        else:
+            snapshots.taking = None
+        self._tidy(job, snapshots, manifest)
+        self._controller.look_for_the_end(job)
+
+    def _tidy(self, job: JobRecord, snapshots: JobSnapshots, manifest: SnapshotManifest) -> None:
+        """Copy what was asked for as a savepoint, and remove snapshots that nobody goes back to."""
+        run, store = job.run, snapshots.store
+        savepoints, snapshots.savepoints = snapshots.savepoints, []
+
+        def tidy() -> Callable[[], None]:
+            told: list[tuple[Callable[[str | None], None], str | None]] = []
+            for place, tell in savepoints:
+                try:
+                    copy_to(store, manifest, place)
+                    told.append((tell, None))
+                except Exception as error:
+                    told.append((tell, str(error) if isinstance(error, DirigoError) else said(error)))
+            rewrite: tuple[str, ...] = ()
+            try:
+                store.retain(KEPT)
+                rewrite = tuple(sorted(store.worth_rewriting(manifest)))
+            except Exception as error:  # next time, perhaps
+                _log.warning("old snapshots of job %s cannot be removed: %s", run, error)
+
+            def done() -> None:
+                for tell, problem in told:
+                    tell(problem)
+                if (now := self._controller.of_run(run)) is not None and now.snapshots is not None:
+                    now.snapshots.rewrite = rewrite
+
+            return done
+
+        self._controller.beside(tidy)
+
+    # --- the end -------------------------------------------------------------------------------------------------------
+
+    def finish(self, job: JobRecord) -> bool:
+        """All of a job has ended: whether its last snapshot is committed, which is begun here."""
+        snapshots = job.snapshots
+        if snapshots is None:
+            return True
+        if snapshots.taking is None:
+            snapshots.number += 1
+            snapshots.taking = Taking(snapshots.number, time.time(), time.monotonic(), is_final=True)
+            snapshots.taking.logs = self._controller.logs.cuts(job.id, snapshots.number) if job.manifest.sinks else {}
+            self._keep(job, snapshots, snapshots.taking)
+            return False
+        taking = snapshots.taking
+        return taking.is_final and _is_last(snapshots) and not taking.to_commit
+
+    def committed(self, job: JobRecord, worker: int, number: int) -> None:
+        """The sinks at a worker have made a snapshot visible."""
+        taking = job.snapshots.taking if job.snapshots is not None else None
+        if taking is not None and taking.is_final and taking.number == number:
+            taking.to_commit.discard(worker)
+            self._controller.look_for_the_end(job)
+
+
+def _is_last(snapshots: JobSnapshots) -> bool:
+    return snapshots.last_manifest is not None and snapshots.last_manifest.is_final

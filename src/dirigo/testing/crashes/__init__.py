@@ -1,1 +1,0 @@
-"""Crashes of simulated flows, and whether they recover from them."""

@@ -1,0 +1,55 @@
+"""Jobs come back from their last snapshot after a worker was killed, and lose and repeat nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import dirigo as dg
+from runtime.clusters import SCHEMA, LocalCluster, numbers, until
+
+ROWS = 4_000
+
+
+def slowly(first: int, count: int) -> pa.RecordBatch:
+    time.sleep(0.002)
+    return numbers(first, count)
+
+
+def flow_of(out: Any, folder: Path, rows: int = ROWS) -> dg.Dataflow:
+    flow = dg.Dataflow("counting")
+    source = flow.source(dg.from_generator(slowly, SCHEMA, rows, block=20, time="ts", name="numbers"), splits=2)
+    source.sink(dg.to_parquet(folder / "all"))
+    source.key_by("key").window(dg.Tumbling("1s")).aggregate(rows=dg.count(), total=dg.sum("n")).sink(out)
+    return flow
+
+
+def expected(rows: int = ROWS) -> Counter[tuple[Any, ...]]:
+    out = dg.to_memory()
+    flow = dg.Dataflow("counting")
+    source = flow.source(dg.from_generator(numbers, SCHEMA, rows, block=20, time="ts", name="numbers"), splits=2)
+    source.key_by("key").window(dg.Tumbling("1s")).aggregate(rows=dg.count(), total=dg.sum("n")).sink(out)
+    dg.run(flow)
+    return Counter(tuple(sorted(row.items())) for row in out.rows)
+
+
+def test_a_job_goes_on_after_a_kill(tmp_path: Path) -> None:
+    out = dg.to_memory()
+    with LocalCluster(tmp_path / "logs", workers=2, snapshots=tmp_path / "snapshots") as cluster:
+        job = cluster.client.submit(flow_of(out, tmp_path))
+        until(lambda: job.status().snapshot is not None, "a snapshot is there")
+        victim = cluster.worker(1)
+        os.kill(victim.pid, signal.SIGKILL)
+        until(lambda: job.status().recoveries == 1 and job.status().state == "running", "the job runs again")
+        status = job.wait(60)
+        assert status.state == "finished"
+    assert Counter(tuple(sorted(row.items())) for row in out.rows) == expected()
+    written = pq.read_table(tmp_path / "all")["n"].to_pylist()
+    assert sorted(written) == list(range(ROWS))
