@@ -27,6 +27,7 @@ _OWNER: Final = "owner"
 _SEAL_LENGTH: Final = struct.Struct("<I")
 _SEAL_MARK: Final = b"dirigo-sealed\n"  # at the very end of a file whose attempt is complete
 _SEAL_BYTES_MOST: Final = 1 << 20
+Owner = tuple[int, int]  # a generation of the job, and which placement of it
 
 
 class Seal(msgspec.Struct, frozen=True):
@@ -76,18 +77,23 @@ class _Covered(msgspec.Struct, frozen=True):
 
 
 class NotOursError(OSError):
-    """Another worker reads the split now."""
+    """A later reader has the split now."""
+
+    def __init__(self) -> None:
+        super().__init__("a later generation of the job reads the split now")
 
 
 class KeptFiles:
     """The folder of one split, which has one owner at a time. Its releases are numbered from 1 on."""
 
-    def __init__(self, folder: Path, owner: str) -> None:
-        """Take the folder over. Whoever had it before releases nothing any more."""
+    def __init__(self, folder: Path, owner: Owner) -> None:
+        """Take the folder over. Whoever had it before releases nothing any more, however late it notices."""
         self.folder = folder
         self._owner = owner
         make_folder(folder)
-        replace_file(folder / _OWNER, owner.encode())
+        if self._current_owner() > owner:
+            raise NotOursError
+        replace_file(folder / _OWNER, msgspec.json.encode(owner))
         covered = self._covered()
         self.first = covered.first
         self.last = covered.last
@@ -112,7 +118,7 @@ class KeptFiles:
         note = msgspec.json.encode(seal)
         with path.open("r+b") as file:
             if file.seek(0, os.SEEK_END) != seal.size:
-                raise NotOursError("the file has not the size that was written")
+                raise NotOursError
             file.write(note + _SEAL_LENGTH.pack(len(note)) + _SEAL_MARK)
             file.flush()
             os.fsync(file.fileno())
@@ -134,16 +140,16 @@ class KeptFiles:
 
     def release(self, release: Release) -> int:
         """Have a release on disk; returns its number. It is there as a whole or not at all."""
-        if (self.folder / _OWNER).read_bytes() != self._owner.encode():
-            raise NotOursError(f"the split has another reader than {self._owner} now")
+        if self._current_owner() != self._owner:
+            raise NotOursError
         number = self.next
         path = self._record(number)
-        written = path.with_name(f".{path.name}.{hashlib.sha256(self._owner.encode()).hexdigest()[:8]}")
+        written = path.with_name(f".{path.name}.{'-'.join(map(str, self._owner))}")
         replace_file(written, msgspec.json.encode(release))
         try:
             os.link(written, path)  # fails if there is one, unlike a rename
         except FileExistsError as error:
-            raise NotOursError(f"the split has another reader than {self._owner} now") from error
+            raise NotOursError from error
         finally:
             with contextlib.suppress(OSError):
                 written.unlink()
@@ -174,6 +180,13 @@ class KeptFiles:
 
     def _record(self, number: int) -> Path:
         return self.folder / f"{number:012d}{_RELEASE_SUFFIX}"
+
+    def _current_owner(self) -> Owner:
+        try:
+            generation, placement = msgspec.json.decode((self.folder / _OWNER).read_bytes(), type=Owner)
+        except FileNotFoundError:
+            return (-1, -1)
+        return generation, placement
 
     def _covered(self) -> _Covered:
         try:

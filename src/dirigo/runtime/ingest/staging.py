@@ -23,7 +23,7 @@ from dirigo.errors import DirigoError
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.sources.pushed import ReleasedRows
 from dirigo.flow.sources.reader import newest_of
-from dirigo.runtime.ingest.kept import Commit, KeptFiles, Piece, Release, Seal
+from dirigo.runtime.ingest.kept import Commit, KeptFiles, Owner, Piece, Release, Seal
 from dirigo.runtime.ingest.pusher import Arrival, StagingAck, StagingHeader
 
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -67,7 +67,7 @@ class Staging:
         schema: pa.Schema,
         *,
         time: str | None = None,
-        owner: str | None = None,
+        owner: Owner | None = None,
         attempts_most: int = 65_536,
         open_for_s: float = 3_600.0,
         sealed_for_s: float = 86_400.0,
@@ -77,8 +77,9 @@ class Staging:
     ) -> None:
         """Stage in ``folder``, which is nobody else's.
 
-        ``owner``: the generation of a job with snapshots that reads the split now. Then the folder outlives this object: it
-        goes on with all that others before it have sealed or released, and that no committed snapshot covers.
+        ``owner``: the generation of a job with snapshots that reads the split now, and which placement of it. Then the
+        folder outlives this object, which goes on with all that earlier owners have sealed or released, and that no
+        committed snapshot covers.
         An attempt that gets nothing for ``open_for_s``, or is not released within ``sealed_for_s`` after its end (a large
         batch query commits at its very end), is forgotten. ``reserve_bytes`` of the disk are left to others.
         """
