@@ -76,6 +76,7 @@ class SimulatedCluster:
         network: Network | None = None,
         service: ServiceTimes | None = None,
         seed: int = 0,
+        begins_at: float = 0.0,
         observer: ObserverFactory | None = None,
         trace: Trace | None = None,
         carried: Carried | None = None,
@@ -90,7 +91,7 @@ class SimulatedCluster:
         tells_loads: bool = False,
     ) -> None:
         self.seed = seed
-        self.now = 0.0
+        self.now = begins_at
         self.metrics = Metrics()
         self.network = network or Network()
         self.service = service or ServiceTimes()
@@ -303,7 +304,7 @@ class SimulatedCluster:
     def _look_at(self, host: Host) -> None:
         if host.worker.outgoing:
             self._carry(host)
-        if host.may_wake:
+        if host.may_wake or (host.worker.timed and self.fires_timers):
             self._set_alarm(host)
         if host.worker.running is None and not host.is_noted:
             host.is_noted = True

@@ -54,12 +54,13 @@ class SimulatedFlow:
 
     def rows(self, sink: str | None = None) -> list[dict[str, Any]]:
         """What has come to a sink so far; the name can be left out if there is only one."""
-        return self._sink(sink).rows
+        return self.sink(sink).rows
 
     def table(self, sink: str | None = None) -> pa.Table:
-        return self._sink(sink).table
+        return self.sink(sink).table
 
-    def _sink(self, sink: str | None) -> MemorySink:
+    def sink(self, sink: str | None = None) -> MemorySink:
+        """Where the rows of a sink are collected."""
         if not self._collected:
             raise DirigoError(f"no sink of '{self.name}' keeps rows; end a stream with dg.to_memory() to have them.")
         if sink is None and len(self._collected) == 1:

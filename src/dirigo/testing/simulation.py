@@ -65,6 +65,7 @@ class Simulation:
         writes: bool = False,
         network: Network | None = None,
         service: ServiceTimes | None = None,
+        begins_at_s: float = 0.0,
     ) -> None:
         if rows_max < 1:
             raise DirigoError(f"a source reads at least one row at a time, not {rows_max}.")
@@ -91,6 +92,7 @@ class Simulation:
             network=network or (disorderly_network() if chaos else None),
             service=(service or ServiceTimes(_random_service if chaos else _SERVICE_S)).with_more(work),
             seed=seed,
+            begins_at=begins_at_s,
             trace=self._note,
             fires_timers=True,
             measure=rows_of,
@@ -106,7 +108,7 @@ class Simulation:
         for reader in self._readers:
             reader.split.clock = lambda: self.cluster.now
             reader.split.read_for_s = float("inf")
-            self.cluster.at(0.0, lambda reader=reader: self._pump(reader))  # type: ignore[misc]
+            self.cluster.at(begins_at_s, lambda reader=reader: self._pump(reader))  # type: ignore[misc]
 
     def __getitem__(self, flow: str) -> SimulatedFlow:
         """One of the flows, by its name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +36,14 @@ class MemorySink(Sink):
     def open(self, schema: pa.Schema, partition: int) -> MemoryWriter:
         self._schema = schema
         return MemoryWriter(self._batches.setdefault(partition, []))
+
+    def batches_of(self, partition: int) -> list[pa.RecordBatch]:
+        """What has come to a partition so far."""
+        return list(self._batches.get(partition, ()))
+
+    def put_back(self, partition: int, batches: Sequence[pa.RecordBatch]) -> None:
+        """Have what came to a partition before a recovery."""
+        self._batches[partition] = list(batches)
 
     @property
     def table(self) -> pa.Table:

@@ -1,0 +1,1 @@
+"""Crashes of simulated flows, and whether they recover from them."""
