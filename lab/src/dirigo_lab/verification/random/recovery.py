@@ -141,6 +141,8 @@ class Source:
 class Generation(RandomRun):
     """One beginning of a job, up to its end or its crash."""
 
+    events_max = 1_000_000  # where workers are slow, whoever takes snapshots looks again many times
+
     def __init__(
         self, job: RandomWorld, number: int, storage: Storage, fate: Fate, late: Late, result: RecoveryResult
     ) -> None:

@@ -179,6 +179,8 @@ class Checking(Recorder):
 class RandomRun:
     """One world, set up and ready to go."""
 
+    events_max = _EVENTS_MAX
+
     def __init__(self, world: RandomWorld) -> None:
         self.world = world
         self.result = RunResult(world.seed)
@@ -254,10 +256,10 @@ class RandomRun:
         return self.result
 
     def run_to_rest(self) -> None:
-        self.cluster.run(max_events=_EVENTS_MAX)
+        self.cluster.run(max_events=self.events_max)
         while any(worker.timed for worker in self.workers.values()):  # those that were on their way when they were due
             self.cluster.at(self.cluster.now, self._fire_timers)
-            self.cluster.run(max_events=_EVENTS_MAX)
+            self.cluster.run(max_events=self.events_max)
 
     def check_end(self) -> None:
         """Nothing happens any more: all must have happened. Then put the results together."""
