@@ -7,33 +7,33 @@ import pytest
 from dirigo.kernel import Kept
 from dirigo_lab.verification.checker import ViolationError
 from dirigo_lab.verification.mutants import mutant_named
-from dirigo_lab.verification.random.coordinator import Coordinator, Manifest, Position, Storage
+from dirigo_lab.verification.random.coordinator import ModelCoordinator, ModelManifest, ModelStorage, ScriptPosition
 from dirigo_lab.verification.random.generations import generation_of
-from dirigo_lab.verification.random.recovery import CrashError, Fate, recover, run_recoveries
+from dirigo_lab.verification.random.recovery import CrashError, CrashPlan, recover, run_recoveries
 from dirigo_lab.verification.random.world import letter_of, random_world
-from dirigo_lab.verification.snapshots.naming import Capture
+from dirigo_lab.verification.snapshots.naming import ActorCapture
 
-CAPTURE = Capture({}, Kept((), ()))
+CAPTURE = ActorCapture({}, Kept((), ()))
 
 
-def manifest(number: int) -> Manifest:
-    return Manifest(number, {}, {}, frozenset({"B"}))
+def manifest(number: int) -> ModelManifest:
+    return ModelManifest(number, {}, {}, frozenset({"B"}))
 
 
 class Desk:
     """A coordinator of sources s and t, and actors A (behind s) and B (behind A and t, a sink)."""
 
     def __init__(self) -> None:
-        self.storage = Storage()
+        self.storage = ModelStorage()
         self.steps: list[str] = []
         self.todo: list[Callable[[], None]] = []
-        self.rests: dict[str, Capture] = {}
+        self.rests: dict[str, ActorCapture] = {}
         upstreams = {"A": ("s",), "B": ("A", "t")}
-        self.coordinator = Coordinator(
+        self.coordinator = ModelCoordinator(
             2, self.storage, upstreams, frozenset({"B"}), self.todo.append, self.steps.append, self.rests.get
         )
 
-    def tells(self, **positions: Position) -> None:
+    def tells(self, **positions: ScriptPosition) -> None:
         for source, position in positions.items():
             self.coordinator.on_position(2, 1, source, position)
 
@@ -42,7 +42,7 @@ class Desk:
             self.todo.pop(0)()
 
 
-RUNS, ENDED = Position(3, False), Position(5, True)
+RUNS, ENDED = ScriptPosition(3, False), ScriptPosition(5, True)
 
 
 def test_a_snapshot_exists_once_every_source_and_every_actor_has_told() -> None:
@@ -52,7 +52,7 @@ def test_a_snapshot_exists_once_every_source_and_every_actor_has_told() -> None:
     desk.tells(s=RUNS, t=RUNS)
     desk.coordinator.on_capture(2, 1, "A", CAPTURE)
     desk.works()
-    assert desk.storage == Storage(prepared={("B", 1): ("x",)})
+    assert desk.storage == ModelStorage(prepared={("B", 1): ("x",)})
     desk.coordinator.on_capture(2, 1, "B", CAPTURE)
     desk.works()
     (made,) = desk.storage.manifests
@@ -97,22 +97,22 @@ def test_a_snapshot_that_gave_way_is_forgotten_and_what_was_prepared_for_it_goes
 
 
 def test_a_recovery_finishes_what_the_newest_manifest_lists_and_forgets_the_rest() -> None:
-    storage = Storage(manifests=[manifest(1), manifest(2)], committed={("B", 1): ("x",)})
+    storage = ModelStorage(manifests=[manifest(1), manifest(2)], committed={("B", 1): ("x",)})
     storage.prepare("B", 2, ("y",))
     storage.prepare("B", 3, ("z",))
     assert storage.begin_again() == manifest(2)
     assert storage.begin_again() == manifest(2)
     assert (storage.committed, storage.prepared) == ({("B", 1): ("x",), ("B", 2): ("y",)}, {})
-    assert Storage().begin_again() is None
+    assert ModelStorage().begin_again() is None
 
 
 def test_a_crash_comes_before_the_nth_of_what_it_was_set_for() -> None:
-    fate = Fate("commit", 2)
+    fate = CrashPlan("commit", 2)
     fate.meet("commit")
     fate.meet("report")
     with pytest.raises(CrashError):
         fate.meet("commit")
-    Fate().meet("commit")
+    CrashPlan().meet("commit")
 
 
 def test_a_generation_has_the_same_graph_and_input_under_names_of_its_own() -> None:

@@ -6,8 +6,8 @@ from dirigo.kernel import Context, CriticalOutput, CriticalRun, Granularity
 from dirigo_lab.verification import handlers
 from dirigo_lab.verification.mutants import mutant_named
 from dirigo_lab.verification.replay import replay_moves
-from dirigo_lab.verification.snapshots.naming import Capture, passed_on, snapshot_name, snapshot_of
-from dirigo_lab.verification.snapshots.variants import Taken, continuations, explore, sequential, variants
+from dirigo_lab.verification.snapshots.naming import ActorCapture, passed_on, snapshot_name, snapshot_of
+from dirigo_lab.verification.snapshots.variants import TakenSnapshots, continuations, explore, sequential, variants
 from dirigo_lab.verification.world import Actor, Relay, World, script
 from dirigo_lab.verification.worlds import world_named
 
@@ -92,7 +92,7 @@ def test_a_capture_that_lacks_something_is_noticed(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_restore_that_lacks_something_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(worker: object, actor: str, capture: Capture) -> None:
+    def forgetful(worker: object, actor: str, capture: ActorCapture) -> None:
         original(worker, actor, capture._replace(content=()))  # type: ignore[arg-type]
 
     original = handlers.restore
@@ -133,7 +133,7 @@ def test_a_variant_that_is_none_is_told() -> None:
 def test_the_worlds_in_which_a_snapshot_gives_way_are_those_with_a_sync_one_across_it() -> None:
     void = []
     for variant in variants(small("#1 a", "x #1")):
-        assert isinstance(variant.cut, Taken)
+        assert isinstance(variant.cut, TakenSnapshots)
         positions = {source: places[0] for source, places in variant.cut.positions.items()}
         if (positions["S"] > 0) != (positions["T"] > 1):
             void.append(variant.name)
@@ -143,7 +143,7 @@ def test_the_worlds_in_which_a_snapshot_gives_way_are_those_with_a_sync_one_acro
             World(variant.name, "", variant.actors, variant.scripts, sends=variant.sends, cut=variant.cut), 9_999
         )
         assert explored.violation is None
-        assert isinstance(variant.cut, Taken)
+        assert isinstance(variant.cut, TakenSnapshots)
         assert bool(variant.cut.cuts) == (variant.name not in void)
 
 

@@ -13,22 +13,28 @@ from typing import Any
 from dirigo.kernel import Kept
 from dirigo_lab.verification.mutants.mutant import mutant
 from dirigo_lab.verification.random import generations
-from dirigo_lab.verification.random.coordinator import Coordinator, Manifest, Position, Storage, Under
-from dirigo_lab.verification.random.recovery import Generation, Source
-from dirigo_lab.verification.snapshots.naming import Capture
+from dirigo_lab.verification.random.coordinator import (
+    ModelCoordinator,
+    ModelManifest,
+    ModelStorage,
+    ScriptPosition,
+    SnapshotUnderWay,
+)
+from dirigo_lab.verification.random.recovery import GenerationRun, ScriptedSource
+from dirigo_lab.verification.snapshots.naming import ActorCapture
 
 
 @mutant(
     "position-after-the-read",
     "a source takes its position down one step after the barrier",
-    Source,
+    ScriptedSource,
     "begin",
     needs_crash=True,
 )
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Source, number: int) -> Position:
-        position: Position = original(self, number)
-        return position if position.has_ended else Position(min(position.steps + 1, len(self.script)), False)
+    def mistaken(self: ScriptedSource, number: int) -> ScriptPosition:
+        position: ScriptPosition = original(self, number)
+        return position if position.has_ended else ScriptPosition(min(position.steps + 1, len(self.script)), False)
 
     return mistaken
 
@@ -36,14 +42,14 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 @mutant(
     "position-before-the-read",
     "a source takes its position down one step before the barrier",
-    Source,
+    ScriptedSource,
     "begin",
     needs_crash=True,
 )
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Source, number: int) -> Position:
-        position: Position = original(self, number)
-        return position if position.has_ended else Position(max(position.steps - 1, 0), False)
+    def mistaken(self: ScriptedSource, number: int) -> ScriptPosition:
+        position: ScriptPosition = original(self, number)
+        return position if position.has_ended else ScriptPosition(max(position.steps - 1, 0), False)
 
     return mistaken
 
@@ -51,12 +57,12 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 @mutant(
     "committed-before-the-manifest",
     "sinks make visible what they have prepared as soon as it is on disk",
-    Storage,
+    ModelStorage,
     "prepare",
     needs_crash=True,
 )
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Storage, sink: str, number: int, rows: Any) -> None:
+    def mistaken(self: ModelStorage, sink: str, number: int, rows: Any) -> None:
         original(self, sink, number, rows)
         self.commit(sink, number)
 
@@ -66,12 +72,12 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 @mutant(
     "manifest-without-all",
     "the manifest is written when the sources have told where they are, whoever has captured itself by then",
-    Coordinator,
+    ModelCoordinator,
     "is_whole",
     needs_crash=True,
 )
 def _(_original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Coordinator, under: Under) -> bool:
+    def mistaken(self: ModelCoordinator, under: SnapshotUnderWay) -> bool:
         return under.positions.keys() >= self.sources
 
     return mistaken
@@ -80,12 +86,12 @@ def _(_original: Callable[..., Any]) -> Callable[..., Any]:
 @mutant(
     "commit-not-finished",
     "a recovery does not make visible what the newest manifest lists",
-    Storage,
+    ModelStorage,
     "begin_again",
     needs_crash=True,
 )
 def _(_original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Storage) -> Manifest | None:
+    def mistaken(self: ModelStorage) -> ModelManifest | None:
         self.forget_unlisted()
         return self.newest()
 
@@ -95,7 +101,7 @@ def _(_original: Callable[..., Any]) -> Callable[..., Any]:
 @mutant(
     "unlisted-kept",
     "a recovery keeps what was prepared for a snapshot that does not exist",
-    Storage,
+    ModelStorage,
     "forget_unlisted",
     needs_crash=True,
 )
@@ -106,7 +112,7 @@ def _(_original: Callable[..., Any]) -> Callable[..., Any]:
 @mutant(
     "void-rows-lost",
     "what was prepared for a snapshot that gave way elsewhere is never made visible",
-    Storage,
+    ModelStorage,
     "prepared_for",
     needs_crash=True,
 )
@@ -128,7 +134,7 @@ def _(_original: Callable[..., Any]) -> Callable[..., Any]:
 @mutant(
     "old-reports-accepted",
     "captures of an earlier generation are taken for those of this one",
-    Coordinator,
+    ModelCoordinator,
     "is_own",
     needs_crash=True,
 )
@@ -139,13 +145,13 @@ def _(_original: Callable[..., Any]) -> Callable[..., Any]:
 @mutant(
     "ended-not-restored",
     "actors that have ended are restored without knowing it, and wait for their upstreams",
-    Generation,
+    GenerationRun,
     "restore_actor",
     needs_crash=True,
 )
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: Generation, letter: str, capture: Capture) -> None:
-        original(self, letter, Capture(capture.content, Kept((), capture.kept.timers)))
+    def mistaken(self: GenerationRun, letter: str, capture: ActorCapture) -> None:
+        original(self, letter, ActorCapture(capture.content, Kept((), capture.kept.timers)))
 
     return mistaken
 
@@ -153,7 +159,7 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 @mutant(
     "void-waited-for",
     "the coordinator goes on waiting for a snapshot that gave way",
-    Coordinator,
+    ModelCoordinator,
     "on_void",
     needs_crash=True,
 )

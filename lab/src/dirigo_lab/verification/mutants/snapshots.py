@@ -116,7 +116,9 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self: Kept(original(self).ended, tuple((each.created, each.payload) for each in self.alone))
 
 
-@mutant("restored-as-alive", "upstreams that had ended are waited for after a restore", Lessor, "restore", "snapshot-ends")
+@mutant(
+    "restored-as-alive", "upstreams that had ended are waited for after a restore", Lessor, "restore", "snapshot-ends-in-one"
+)
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, kept: original(self, Kept((), kept.timers))
 

@@ -1,6 +1,6 @@
 """A model of who takes snapshots, small and shaped like the controller: ask, collect, write the manifest, commit the sinks.
 
-What lasts is in ``Storage`` and nowhere else. Everything else is gone with a crash, which may come between any two of these
+What lasts is in ``ModelStorage`` and nowhere else. Everything else is gone with a crash, which may come between any two of these
 steps. Every report names the generation that it comes from, because one of an earlier generation may come late.
 
 The actors of a sink write rows as they run. At the cut they *prepare* what they have written since the cut before: it is on
@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dirigo_lab.verification.snapshots.naming import Capture
+from dirigo_lab.verification.snapshots.naming import ActorCapture
 
 Rows = tuple[str, ...]
 Prepared = tuple[str, int]  # a sink, and the snapshot whose cut prepared it
 
 
-class Position(NamedTuple):
+class ScriptPosition(NamedTuple):
     """How far a source was at the cut, in steps of its script."""
 
     steps: int
@@ -27,24 +27,24 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Manifest:
+class ModelManifest:
     """One snapshot that exists."""
 
     number: int
-    positions: Mapping[str, Position]
-    captures: Mapping[str, Capture]  # by the letter of an actor
+    positions: Mapping[str, ScriptPosition]
+    captures: Mapping[str, ActorCapture]  # by the letter of an actor
     sinks: frozenset[str]
 
 
 @dataclass
-class Storage:
+class ModelStorage:
     """What lasts."""
 
-    manifests: list[Manifest] = field(default_factory=list)
+    manifests: list[ModelManifest] = field(default_factory=list)
     prepared: dict[Prepared, Rows] = field(default_factory=dict)
     committed: dict[Prepared, Rows] = field(default_factory=dict)
 
-    def newest(self) -> Manifest | None:
+    def newest(self) -> ModelManifest | None:
         return self.manifests[-1] if self.manifests else None
 
     def prepare(self, sink: str, number: int, rows: Rows) -> None:
@@ -61,7 +61,7 @@ class Storage:
     def prepared_for(self, sink: str, number: int) -> list[Prepared]:
         return [(name, of) for name, of in self.prepared if name == sink and of <= number]
 
-    def begin_again(self) -> Manifest | None:
+    def begin_again(self) -> ModelManifest | None:
         """What a recovery does first: finish what the newest manifest lists, and forget what no manifest does."""
         newest = self.newest()
         if newest is not None:
@@ -75,26 +75,26 @@ class Storage:
 
 
 @dataclass
-class Under:
+class SnapshotUnderWay:
     """The snapshot that is being taken."""
 
     number: int
-    positions: dict[str, Position] = field(default_factory=dict)
-    captures: dict[str, Capture] = field(default_factory=dict)
+    positions: dict[str, ScriptPosition] = field(default_factory=dict)
+    captures: dict[str, ActorCapture] = field(default_factory=dict)
 
 
-class Coordinator:
+class ModelCoordinator:
     """Takes the snapshots of one generation, one at a time."""
 
     def __init__(
         self,
         generation: int,
-        storage: Storage,
+        storage: ModelStorage,
         upstreams: Mapping[str, Collection[str]],  # of each actor, by letters; those without an entry are sources
         sinks: frozenset[str],
         later: Callable[[Callable[[], None]], None],  # does something after a while
         step: Callable[[str], None],  # called between any two steps: here a crash may come
-        captured_at_rest: Callable[[str], Capture | None],  # of an actor that has ended; None if it has not yet
+        captured_at_rest: Callable[[str], ActorCapture | None],  # of an actor that has ended; None if it has not yet
     ) -> None:
         self._generation = generation
         self.storage = storage
@@ -106,7 +106,7 @@ class Coordinator:
         self._captured_at_rest = captured_at_rest
         newest = storage.newest()
         self._last = newest.number if newest is not None else 0
-        self.under: Under | None = None
+        self.under: SnapshotUnderWay | None = None
         self.voids = 0
         self.ignored = 0  # reports of earlier generations
 
@@ -114,17 +114,17 @@ class Coordinator:
         """Begin the next snapshot; the caller passes it on to the sources."""
         assert self.under is None
         self._last += 1
-        self.under = Under(self._last)
+        self.under = SnapshotUnderWay(self._last)
         return self._last
 
     # --- reports -------------------------------------------------------------------------------------------------------
 
-    def on_position(self, generation: int, number: int, source: str, position: Position) -> None:
+    def on_position(self, generation: int, number: int, source: str, position: ScriptPosition) -> None:
         if (under := self._concerned(generation, number)) is not None:
             under.positions[source] = position
             self._look()
 
-    def on_capture(self, generation: int, number: int, actor: str, capture: Capture) -> None:
+    def on_capture(self, generation: int, number: int, actor: str, capture: ActorCapture) -> None:
         if (under := self._concerned(generation, number)) is not None:
             under.captures[actor] = capture
             self._look()
@@ -135,7 +135,7 @@ class Coordinator:
             self.under = None
             self.voids += 1
 
-    def _concerned(self, generation: int, number: int) -> Under | None:
+    def _concerned(self, generation: int, number: int) -> SnapshotUnderWay | None:
         """The snapshot that a report is about, unless it comes from somewhere else."""
         self._step("report")
         if not self.is_own(generation):
@@ -154,11 +154,11 @@ class Coordinator:
         if self.is_whole(under):
             self._later(lambda: self._write(under))
 
-    def is_whole(self, under: Under) -> bool:
+    def is_whole(self, under: SnapshotUnderWay) -> bool:
         """Whether every source has told where it is, and every actor that the barrier reaches has captured itself."""
         return under.positions.keys() >= self.sources and under.captures.keys() >= self._reached(under)
 
-    def _reached(self, under: Under) -> set[str]:
+    def _reached(self, under: SnapshotUnderWay) -> set[str]:
         """The actors that get a barrier: those with an upstream that passes one on."""
         alive = {source for source, position in under.positions.items() if not position.has_ended}
         for actor, upstreams in self._upstreams.items():  # in the order of the graph
@@ -166,7 +166,7 @@ class Coordinator:
                 alive.add(actor)
         return alive - under.positions.keys()
 
-    def _write(self, under: Under) -> None:
+    def _write(self, under: SnapshotUnderWay) -> None:
         """Write the manifest, from which the snapshot exists."""
         if self.under is not under:
             return
@@ -178,12 +178,12 @@ class Coordinator:
                 self._later(lambda: self._write(under))
                 return
             captures[actor] = capture
-        self.put_on_disk(Manifest(under.number, dict(under.positions), captures, self._sinks))
+        self.put_on_disk(ModelManifest(under.number, dict(under.positions), captures, self._sinks))
         self.under = None
         self._step("commit")
         self._commit(sorted(self._sinks), under.number)
 
-    def put_on_disk(self, manifest: Manifest) -> None:
+    def put_on_disk(self, manifest: ModelManifest) -> None:
         self.storage.manifests.append(manifest)
 
     def _commit(self, sinks: Iterable[str], number: int) -> None:

@@ -28,19 +28,19 @@ from dirigo.kernel import (
 from dirigo.kernel.mailbox import MailboxState
 from dirigo.state import StateSet
 from dirigo_lab.verification.checker import ViolationError
-from dirigo_lab.verification.random.coordinator import Coordinator, Manifest, Position, Storage
+from dirigo_lab.verification.random.coordinator import ModelCoordinator, ModelManifest, ModelStorage, ScriptPosition
 from dirigo_lab.verification.random.generations import address_in, generation_of
 from dirigo_lab.verification.random.reference import STATES, Results, sequential
 from dirigo_lab.verification.random.report import RecoveryReport, RecoveryResult, RunResult, Violation
 from dirigo_lab.verification.random.run import Checking, RandomRun, as_violation
 from dirigo_lab.verification.random.world import ANY_TIME, RandomWorld, letter_of, random_world
-from dirigo_lab.verification.snapshots.naming import Capture, is_void, snapshot_name, snapshot_of
+from dirigo_lab.verification.snapshots.naming import ActorCapture, is_void, snapshot_name, snapshot_of
 
 _SNAPSHOTS_MAX = 5  # of one generation, before the one at its end
 _CHECKED_MAX = 2  # snapshots of a run that are compared with the reference, each on its own
 _STALE_MAX = 6  # late messages, and late reports
 _PROGRESS_EVERY = 25
-_Report = Callable[[Coordinator], None]
+_Report = Callable[[ModelCoordinator], None]
 
 
 class CrashError(Exception):
@@ -48,7 +48,7 @@ class CrashError(Exception):
 
 
 @dataclass
-class Fate:
+class CrashPlan:
     """When the present generation crashes: just before something happens for the nth time; never, if nothing is named."""
 
     before: str = ""  # "execution", "restore", or a step of the coordinator's: "report", "manifest", "commit"
@@ -62,7 +62,7 @@ class Fate:
 
 
 @dataclass
-class Late:
+class StillUnderWay:
     """What is still under way of an earlier generation."""
 
     messages: list[Message] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Late:
 class Watching(Checking):
     """The checks of a random run, and what a host and the writers of sinks do beside."""
 
-    run: Generation
+    run: GenerationRun
 
     def executed(self, worker: WorkerId, message: RunnableMessage) -> None:
         self.run.fate.meet("execution")
@@ -90,10 +90,10 @@ class Watching(Checking):
         super().sent(messages)
 
 
-class Source:
+class ScriptedSource:
     """One source: it emits its script, and tells where it is when it is asked to begin a snapshot."""
 
-    def __init__(self, run: Generation, name: Address, position: int) -> None:
+    def __init__(self, run: GenerationRun, name: Address, position: int) -> None:
         self._run = run
         self.name = name
         self.script = run.world.scripts[name]
@@ -126,9 +126,9 @@ class Source:
             isinstance(output, CriticalOutput) and output.final for output in self.script[-1] if self.script
         )
 
-    def begin(self, number: int) -> Position:
+    def begin(self, number: int) -> ScriptPosition:
         """Take down the position and emit the barrier, with nothing in between. Who has ended emits none."""
-        position = Position(self.position, self.has_ended)
+        position = ScriptPosition(self.position, self.has_ended)
         if not position.has_ended:
             self.emit_barrier(number)
         return position
@@ -138,13 +138,19 @@ class Source:
             self._participant().emit(CriticalOutput(to, snapshot_name(number), Granularity.SNAPSHOT))
 
 
-class Generation(RandomRun):
+class GenerationRun(RandomRun):
     """One beginning of a job, up to its end or its crash."""
 
     events_max = 1_000_000  # where workers are slow, whoever takes snapshots looks again many times
 
     def __init__(
-        self, job: RandomWorld, number: int, storage: Storage, fate: Fate, late: Late, result: RecoveryResult
+        self,
+        job: RandomWorld,
+        number: int,
+        storage: ModelStorage,
+        fate: CrashPlan,
+        late: StillUnderWay,
+        result: RecoveryResult,
     ) -> None:
         self.job = job
         self.number = number
@@ -167,7 +173,7 @@ class Generation(RandomRun):
         }
         sinks = frozenset(letter_of(actor.name) for actor in self.world.random_actors() if not actor.downstreams)
         self.sinks = sinks
-        self.coordinator = Coordinator(
+        self.coordinator = ModelCoordinator(
             number, storage, self.upstreams, sinks, self._later, self.fate.meet, self._captured_at_rest
         )
         self._restore()
@@ -197,11 +203,11 @@ class Generation(RandomRun):
                 self.restore_actor(letter, capture)
                 self.fate.meet("restore")
         self.sources = [
-            Source(self, name, manifest.positions[letter_of(name)].steps if manifest is not None else 0)
+            ScriptedSource(self, name, manifest.positions[letter_of(name)].steps if manifest is not None else 0)
             for name in self.world.scripts
         ]
 
-    def restore_actor(self, letter: str, capture: Capture) -> None:
+    def restore_actor(self, letter: str, capture: ActorCapture) -> None:
         address = address_in(letter, self.number)
         worker = self.workers[self.world.homes[address]]
         states = worker.instance(address).states
@@ -211,14 +217,14 @@ class Generation(RandomRun):
                 states.cell(name).add(key, count)
         ended = tuple(address_in(upstream, self.number) for upstream in capture.kept.ended)
         kept = Kept(ended, capture.kept.timers)
-        self.checking.ledgers[address].restore(Capture(capture.content, kept), capture.content["seen"])
+        self.checking.ledgers[address].restore(ActorCapture(capture.content, kept), capture.content["seen"])
         worker.restore(address, kept)
         for due, _ in kept.timers:
             self._timer_set(due)
         self._met.timers_kept += len(kept.timers)
         self._met.ended_kept += bool(ended)
 
-    def _receive_late(self, late: Late) -> None:
+    def _receive_late(self, late: StillUnderWay) -> None:
         """What an earlier generation sent and nobody has taken in comes to workers that never heard of it."""
         for message in late.messages:
             worker = self.workers[message.worker % len(self.workers)]
@@ -250,7 +256,7 @@ class Generation(RandomRun):
         for source in self.sources:
             self._later(lambda source=source: self._begin_at(source, number))  # type: ignore[misc]
 
-    def _begin_at(self, source: Source, number: int) -> None:
+    def _begin_at(self, source: ScriptedSource, number: int) -> None:
         position, letter, generation = source.begin(number), letter_of(source.name), self.number
         self._report(lambda coordinator: coordinator.on_position(generation, number, letter, position))
 
@@ -263,7 +269,7 @@ class Generation(RandomRun):
             return
         capture = self.checking.ledgers[run.to].snapshots[number]
         assert capture is not None
-        capture = Capture(capture.content, _by_letters(capture.kept))
+        capture = ActorCapture(capture.content, _by_letters(capture.kept))
         self.cut(letter, number)
         self._report(lambda coordinator: coordinator.on_capture(generation, number, letter, capture))
 
@@ -271,7 +277,7 @@ class Generation(RandomRun):
         self.reports.append(report)
         self._later(lambda: report(self.coordinator))
 
-    def _captured_at_rest(self, letter: str) -> Capture | None:
+    def _captured_at_rest(self, letter: str) -> ActorCapture | None:
         """An actor that has ended gets no barrier: it is captured when nothing is left to do there."""
         address = address_in(letter, self.number)
         lessor = self._lessor(address)
@@ -283,7 +289,7 @@ class Generation(RandomRun):
         self.cut(letter, self.coordinator.under.number)
         assert isinstance(lessor.states, StateSet)
         content = {name: dict(lessor.states.cell(name).items()) for name in STATES}
-        return Capture(content, _by_letters(kept))
+        return ActorCapture(content, _by_letters(kept))
 
     # --- sinks ---------------------------------------------------------------------------------------------------------
 
@@ -320,12 +326,12 @@ class Generation(RandomRun):
                 "no-deadlock", f"snapshot {under.number} is not whole: {under.positions}, {[*under.captures]}"
             )
 
-    def late(self) -> Late:
+    def late(self) -> StillUnderWay:
         def some(items: list[object]) -> list[object]:
             newest = items[-40:]
             return self._rng.sample(newest, min(_STALE_MAX, len(newest)))
 
-        return Late(some(self.under_way), some(self.reports))  # type: ignore[arg-type]
+        return StillUnderWay(some(self.under_way), some(self.reports))  # type: ignore[arg-type]
 
 
 def _by_letters(kept: Kept) -> Kept:
@@ -348,15 +354,15 @@ def recover(seed: int) -> RecoveryResult:
 
 
 def _recover(seed: int) -> RecoveryResult:
-    job, storage, result, late = random_world(seed), Storage(), RecoveryResult(seed), Late()
+    job, storage, result, late = random_world(seed), ModelStorage(), RecoveryResult(seed), StillUnderWay()
     rng = Random(f"crashes {seed}")
     crashes = rng.choice((0, 1, 1, 1, 2, 2, 3))
     for number in range(crashes + 1):
-        fate = _fate(rng) if number < crashes else Fate()
-        generation: Generation | None = None
+        fate = _fate(rng) if number < crashes else CrashPlan()
+        generation: GenerationRun | None = None
         listed = len(storage.manifests)
         try:
-            generation = Generation.__new__(Generation)
+            generation = GenerationRun.__new__(GenerationRun)
             generation.__init__(job, number, storage, fate, late, result)  # type: ignore[misc]  # it may crash halfway
             generation.execute_all()
             break
@@ -375,12 +381,12 @@ def _recover(seed: int) -> RecoveryResult:
     return result
 
 
-def _fate(rng: Random) -> Fate:
+def _fate(rng: Random) -> CrashPlan:
     before, most = rng.choice((("execution", 150), ("report", 60), ("manifest", 5), ("commit", 9), ("restore", 6)))
-    return Fate(before, rng.randrange(1, most))
+    return CrashPlan(before, rng.randrange(1, most))
 
 
-def _count_crash(generation: Generation | None, storage: Storage, result: RecoveryResult) -> None:
+def _count_crash(generation: GenerationRun | None, storage: ModelStorage, result: RecoveryResult) -> None:
     if generation is None or generation.is_restoring:
         return
     newest = storage.newest()
@@ -407,7 +413,7 @@ def run_recoveries(seeds: Iterable[int], progress: Callable[[int], None] | None 
 # --- what must come out --------------------------------------------------------------------------------------------------
 
 
-def _check_output(storage: Storage, reference: Results, sinks: Iterable[str]) -> None:
+def _check_output(storage: ModelStorage, reference: Results, sinks: Iterable[str]) -> None:
     for sink in sinks:
         visible: Counter[str] = Counter()
         for (name, _), rows in storage.committed.items():
@@ -429,7 +435,7 @@ def _check_states(states: Mapping[Address, Mapping[str, Mapping[str, int]]], ref
                 )
 
 
-def _check_snapshots(job: RandomWorld, manifests: Iterable[Manifest]) -> None:
+def _check_snapshots(job: RandomWorld, manifests: Iterable[ModelManifest]) -> None:
     """Each snapshot is what comes of exactly what the sources had emitted before its barrier."""
     for manifest in manifests:
         emitted = {source: job.scripts[source][: manifest.positions[source].steps] for source in job.scripts}

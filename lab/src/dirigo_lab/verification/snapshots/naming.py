@@ -13,7 +13,7 @@ from dirigo.kernel import CriticalRun, Kept
 _NAME, _VOID = "snap", "~"
 
 
-class Capture(NamedTuple):
+class ActorCapture(NamedTuple):
     """What is known of one actor at the cut of one snapshot."""
 
     content: Any  # of its states, as its function captured it

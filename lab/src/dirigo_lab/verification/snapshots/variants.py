@@ -16,7 +16,7 @@ from dirigo.kernel import Address, CriticalOutput, Granularity, Kept, Output
 from dirigo_lab.verification.checker import Ledger, ViolationError
 from dirigo_lab.verification.explorer import Exploration, Explorer
 from dirigo_lab.verification.one_instance import OneInstance
-from dirigo_lab.verification.snapshots.naming import Capture, snapshot_name
+from dirigo_lab.verification.snapshots.naming import ActorCapture, snapshot_name
 from dirigo_lab.verification.world import Relay, StatesOf, Step, World
 
 Positions = Mapping[Address, tuple[int, ...]]  # of each source: how many steps come before each snapshot
@@ -29,14 +29,14 @@ def has_ended(script: tuple[Step, ...], position: int) -> bool:
     return any(isinstance(output, CriticalOutput) and output.final for output in last)
 
 
-class Taken:
+class TakenSnapshots:
     """What must come of the snapshots of one variant: an invariant at its end, which also gathers what was captured."""
 
     def __init__(self, world: World, positions: Positions) -> None:
         self.world = world
         self.positions = positions
         self.expected, _ = sequential(world, world.scripts)
-        self.cuts: dict[tuple[int, str], dict[Address, Capture]] = {}  # (snapshot, what was captured) -> the same
+        self.cuts: dict[tuple[int, str], dict[Address, ActorCapture]] = {}  # (snapshot, what was captured) -> the same
         self._at_cut = [self._before(number) for number in range(world.snapshots)]
         self._reached = [self._reached_by(number) for number in range(world.snapshots)]
 
@@ -74,7 +74,7 @@ class Taken:
             capture = ledger.snapshots.get(number)
             if capture is None:  # it has ended, and is captured as such: nothing changes there any more
                 content = tuple(sorted(ledger.executed_counts.items()))
-                capture = Capture(content, Kept(self.world.upstreams(name), ()))
+                capture = ActorCapture(content, Kept(self.world.upstreams(name), ()))
             captures[name] = capture
             found = Counter(dict(capture.content)) + Counter(payload for _, payload in capture.kept.timers)
             if found != Counter(states[name]):
@@ -132,7 +132,7 @@ def variants(world: World) -> Iterator[World]:
             source: _with_barriers(script, positions[source], sends[source]) for source, script in world.scripts.items()
         }
         name = f"{world.name}@" + ".".join("-".join(map(str, places)) for places in chosen)
-        yield replace(world, name=name, scripts=scripts, sends=sends, cut=Taken(world, positions))
+        yield replace(world, name=name, scripts=scripts, sends=sends, cut=TakenSnapshots(world, positions))
 
 
 def _with_barriers(script: tuple[Step, ...], places: tuple[int, ...], targets: tuple[Address, ...]) -> tuple[Step, ...]:
@@ -148,7 +148,7 @@ def _with_barriers(script: tuple[Step, ...], places: tuple[int, ...], targets: t
 def continuations(variant: World) -> Iterator[World]:
     """The worlds that begin from what was captured in a variant; it has been explored."""
     taken = variant.cut
-    assert isinstance(taken, Taken)
+    assert isinstance(taken, TakenSnapshots)
     for index, ((number, _), captures) in enumerate(sorted(taken.cuts.items(), key=lambda item: item[0])):
         left = {source: script[taken.positions[source][number - 1] :] for source, script in taken.world.scripts.items()}
         yield replace(
