@@ -11,9 +11,9 @@ from dirigo_lab.verification.random.coordinator import ModelCoordinator, ModelMa
 from dirigo_lab.verification.random.generations import generation_of
 from dirigo_lab.verification.random.recovery import CrashError, CrashPlan, recover, run_recoveries
 from dirigo_lab.verification.random.world import letter_of, random_world
-from dirigo_lab.verification.snapshots.naming import ActorCapture
+from dirigo_lab.verification.snapshots.naming import CaptureInWorld
 
-CAPTURE = ActorCapture({}, Kept((), ()))
+CAPTURE = CaptureInWorld({}, Kept((), ()))
 
 
 def manifest(number: int) -> ModelManifest:
@@ -27,7 +27,7 @@ class Desk:
         self.storage = ModelStorage()
         self.steps: list[str] = []
         self.todo: list[Callable[[], None]] = []
-        self.rests: dict[str, ActorCapture] = {}
+        self.rests: dict[str, CaptureInWorld] = {}
         upstreams = {"A": ("s",), "B": ("A", "t")}
         self.coordinator = ModelCoordinator(
             2, self.storage, upstreams, frozenset({"B"}), self.todo.append, self.steps.append, self.rests.get

@@ -6,7 +6,7 @@ from dirigo.kernel import Context, CriticalOutput, CriticalRun, Granularity
 from dirigo_lab.verification import handlers
 from dirigo_lab.verification.mutants import mutant_named
 from dirigo_lab.verification.replay import replay_moves
-from dirigo_lab.verification.snapshots.naming import ActorCapture, passed_on, snapshot_name, snapshot_of
+from dirigo_lab.verification.snapshots.naming import CaptureInWorld, passed_on, snapshot_name, snapshot_of
 from dirigo_lab.verification.snapshots.variants import TakenSnapshots, continuations, explore, sequential, variants
 from dirigo_lab.verification.world import Actor, Relay, World, script
 from dirigo_lab.verification.worlds import world_named
@@ -92,7 +92,7 @@ def test_a_capture_that_lacks_something_is_noticed(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_restore_that_lacks_something_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(worker: object, actor: str, capture: ActorCapture) -> None:
+    def forgetful(worker: object, actor: str, capture: CaptureInWorld) -> None:
         original(worker, actor, capture._replace(content=()))  # type: ignore[arg-type]
 
     original = handlers.restore

@@ -30,7 +30,7 @@ from dirigo.kernel.interface.message import (
     Unsync,
 )
 from dirigo.kernel.mailbox import Event, Role, Transition
-from dirigo_lab.verification.snapshots.naming import ActorCapture, snapshot_of
+from dirigo_lab.verification.snapshots.naming import CaptureInWorld, snapshot_of
 
 Fact = tuple[Any, ...]  # (name of a Ledger method, arguments ...)
 
@@ -145,7 +145,7 @@ class Ledger:
         self.owed: set[tuple[Any, ...]] = set()  # acknowledgments that this actor's instances have to send
         self.outstanding: set[tuple[Address, int]] = set()  # programs of this actor that are not acknowledged
         self.seqs: dict[tuple[Any, ...], int] = {}
-        self.snapshots: dict[int, ActorCapture | None] = {}  # those that ran, and what was captured; None for a void one
+        self.snapshots: dict[int, CaptureInWorld | None] = {}  # those that ran, and what was captured; None for a void one
         self.gave_way: set[int] = set()  # the snapshots that gave way here
         self.coverage: set[tuple[str, int]] = set()  # (kind of channel, epoch) of what was sent; not part of the state
 
@@ -326,7 +326,7 @@ class Ledger:
         self,
         worker: WorkerId,
         parts: tuple[tuple[Address, str], ...],
-        capture: ActorCapture | None,
+        capture: CaptureInWorld | None,
         contents: tuple[tuple[str, int], ...],
     ) -> None:
         """A snapshot's barrier ran. Without a capture it is void, here or since upstream."""
@@ -375,7 +375,7 @@ class Ledger:
             log = self.produced_by[sender]
             del log[next(i for i, each in enumerate(log) if each.payload == payload and each.kind == CRITICAL)]
 
-    def restore(self, capture: ActorCapture, counts: Mapping[str, int]) -> None:
+    def restore(self, capture: CaptureInWorld, counts: Mapping[str, int]) -> None:
         """Begin where a capture was made, in which the actor had counted this."""
         self.executed_counts = dict(counts)
         self.base = dict(counts)

@@ -21,7 +21,7 @@ from dirigo_lab.verification.checker import CRITICAL, Fact, Ledger
 from dirigo_lab.verification.copier import Copier, canonical
 from dirigo_lab.verification.guided import Guided
 from dirigo_lab.verification.recorder import Recorder
-from dirigo_lab.verification.snapshots.naming import ActorCapture
+from dirigo_lab.verification.snapshots.naming import CaptureInWorld
 from dirigo_lab.verification.world import SEEN, World
 
 # Events at a worker: the delivery of message k >= 0, or one of these; injection k is INJECT - k.
@@ -285,7 +285,7 @@ class Handlers:
         return tuple(interned)
 
 
-def restore(worker: Worker, actor: Address, capture: ActorCapture) -> None:
+def restore(worker: Worker, actor: Address, capture: CaptureInWorld) -> None:
     """As a host does: the states first, then what the kernel has kept."""
     states = worker.instance(actor).states
     assert isinstance(states, StateSet)

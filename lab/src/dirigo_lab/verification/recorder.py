@@ -18,7 +18,7 @@ from dirigo_lab.verification.checker import (
     control_facts,
     data_fact,
 )
-from dirigo_lab.verification.snapshots.naming import ActorCapture, is_void
+from dirigo_lab.verification.snapshots.naming import CaptureInWorld, is_void
 from dirigo_lab.verification.world import World, readable, seen
 
 
@@ -72,7 +72,7 @@ class Recorder:
         """A host takes what is kept of an actor when its function has returned and before anything comes of it."""
         lessor = self.workers[worker].lessor(run.to)
         captured, lessor.context.captured = lessor.context.captured, None
-        capture = None if is_void(run) else ActorCapture(captured, lessor.keep())
+        capture = None if is_void(run) else CaptureInWorld(captured, lessor.keep())
         return ("executed_snapshot", worker, tuple((sender, payload) for sender, _, payload in run.parts), capture, own)
 
     def executed(self, worker: WorkerId, message: RunnableMessage) -> None:

@@ -24,7 +24,7 @@ from dirigo.kernel import (
 )
 from dirigo.state import MapState, StateSet, add
 from dirigo_lab.verification.guided import Freedom
-from dirigo_lab.verification.snapshots.naming import ActorCapture, is_void, passed_on
+from dirigo_lab.verification.snapshots.naming import CaptureInWorld, is_void, passed_on
 
 if TYPE_CHECKING:
     from dirigo_lab.verification.checker import Ledger
@@ -82,7 +82,7 @@ class World:
     split: bool = False  # executions take time: other messages arrive between start and end
     snapshots: int = 0  # how many are taken; at every point of the scripts (see ``snapshots.variants``)
     sends: Mapping[Address, tuple[Address, ...]] = field(default_factory=dict)  # where sources send, if not as in scripts
-    restored: Mapping[Address, ActorCapture] = field(default_factory=dict)  # what the actors begin from
+    restored: Mapping[Address, CaptureInWorld] = field(default_factory=dict)  # what the actors begin from
     cut: Expectation | None = None  # what is known of the snapshots in the scripts, and of the result
     homes: dict[Address, WorkerId] = field(init=False)
     lessees: dict[Address, tuple[WorkerId, ...]] = field(init=False)

@@ -20,19 +20,19 @@ from dirigo_lab.verification.random.coordinator import (
     ScriptPosition,
     SnapshotUnderWay,
 )
-from dirigo_lab.verification.random.recovery import GenerationRun, ScriptedSource
-from dirigo_lab.verification.snapshots.naming import ActorCapture
+from dirigo_lab.verification.random.recovery import GenerationRun, SourceInRun
+from dirigo_lab.verification.snapshots.naming import CaptureInWorld
 
 
 @mutant(
     "position-after-the-read",
     "a source takes its position down one step after the barrier",
-    ScriptedSource,
+    SourceInRun,
     "begin",
     needs_crash=True,
 )
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: ScriptedSource, number: int) -> ScriptPosition:
+    def mistaken(self: SourceInRun, number: int) -> ScriptPosition:
         position: ScriptPosition = original(self, number)
         return position if position.has_ended else ScriptPosition(min(position.steps + 1, len(self.script)), False)
 
@@ -42,12 +42,12 @@ def _(original: Callable[..., Any]) -> Callable[..., Any]:
 @mutant(
     "position-before-the-read",
     "a source takes its position down one step before the barrier",
-    ScriptedSource,
+    SourceInRun,
     "begin",
     needs_crash=True,
 )
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: ScriptedSource, number: int) -> ScriptPosition:
+    def mistaken(self: SourceInRun, number: int) -> ScriptPosition:
         position: ScriptPosition = original(self, number)
         return position if position.has_ended else ScriptPosition(max(position.steps - 1, 0), False)
 
@@ -150,8 +150,8 @@ def _(_original: Callable[..., Any]) -> Callable[..., Any]:
     needs_crash=True,
 )
 def _(original: Callable[..., Any]) -> Callable[..., Any]:
-    def mistaken(self: GenerationRun, letter: str, capture: ActorCapture) -> None:
-        original(self, letter, ActorCapture(capture.content, Kept((), capture.kept.timers)))
+    def mistaken(self: GenerationRun, letter: str, capture: CaptureInWorld) -> None:
+        original(self, letter, CaptureInWorld(capture.content, Kept((), capture.kept.timers)))
 
     return mistaken
 

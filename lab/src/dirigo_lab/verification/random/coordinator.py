@@ -1,7 +1,7 @@
 """A model of who takes snapshots, small and shaped like the controller: ask, collect, write the manifest, commit the sinks.
 
-What lasts is in ``ModelStorage`` and nowhere else. Everything else is gone with a crash, which may come between any two of these
-steps. Every report names the generation that it comes from, because one of an earlier generation may come late.
+What lasts is in ``ModelStorage`` and nowhere else. Everything else is gone with a crash, which may come between any two of
+these steps. Every report names the generation that it comes from, because one of an earlier generation may come late.
 
 The actors of a sink write rows as they run. At the cut they *prepare* what they have written since the cut before: it is on
 disk, and nobody sees it. It is *committed*, which makes it visible, once the manifest is on disk that lists it.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dirigo_lab.verification.snapshots.naming import ActorCapture
+from dirigo_lab.verification.snapshots.naming import CaptureInWorld
 
 Rows = tuple[str, ...]
 Prepared = tuple[str, int]  # a sink, and the snapshot whose cut prepared it
@@ -32,7 +32,7 @@ class ModelManifest:
 
     number: int
     positions: Mapping[str, ScriptPosition]
-    captures: Mapping[str, ActorCapture]  # by the letter of an actor
+    captures: Mapping[str, CaptureInWorld]  # by the letter of an actor
     sinks: frozenset[str]
 
 
@@ -80,7 +80,7 @@ class SnapshotUnderWay:
 
     number: int
     positions: dict[str, ScriptPosition] = field(default_factory=dict)
-    captures: dict[str, ActorCapture] = field(default_factory=dict)
+    captures: dict[str, CaptureInWorld] = field(default_factory=dict)
 
 
 class ModelCoordinator:
@@ -94,7 +94,7 @@ class ModelCoordinator:
         sinks: frozenset[str],
         later: Callable[[Callable[[], None]], None],  # does something after a while
         step: Callable[[str], None],  # called between any two steps: here a crash may come
-        captured_at_rest: Callable[[str], ActorCapture | None],  # of an actor that has ended; None if it has not yet
+        captured_at_rest: Callable[[str], CaptureInWorld | None],  # of an actor that has ended; None if it has not yet
     ) -> None:
         self._generation = generation
         self.storage = storage
@@ -124,7 +124,7 @@ class ModelCoordinator:
             under.positions[source] = position
             self._look()
 
-    def on_capture(self, generation: int, number: int, actor: str, capture: ActorCapture) -> None:
+    def on_capture(self, generation: int, number: int, actor: str, capture: CaptureInWorld) -> None:
         if (under := self._concerned(generation, number)) is not None:
             under.captures[actor] = capture
             self._look()

@@ -34,7 +34,7 @@ from dirigo_lab.verification.random.reference import STATES, Results, sequential
 from dirigo_lab.verification.random.report import RecoveryReport, RecoveryResult, RunResult, Violation
 from dirigo_lab.verification.random.run import Checking, RandomRun, as_violation
 from dirigo_lab.verification.random.world import ANY_TIME, RandomWorld, letter_of, random_world
-from dirigo_lab.verification.snapshots.naming import ActorCapture, is_void, snapshot_name, snapshot_of
+from dirigo_lab.verification.snapshots.naming import CaptureInWorld, is_void, snapshot_name, snapshot_of
 
 _SNAPSHOTS_MAX = 5  # of one generation, before the one at its end
 _CHECKED_MAX = 2  # snapshots of a run that are compared with the reference, each on its own
@@ -90,7 +90,7 @@ class Watching(Checking):
         super().sent(messages)
 
 
-class ScriptedSource:
+class SourceInRun:
     """One source: it emits its script, and tells where it is when it is asked to begin a snapshot."""
 
     def __init__(self, run: GenerationRun, name: Address, position: int) -> None:
@@ -203,11 +203,11 @@ class GenerationRun(RandomRun):
                 self.restore_actor(letter, capture)
                 self.fate.meet("restore")
         self.sources = [
-            ScriptedSource(self, name, manifest.positions[letter_of(name)].steps if manifest is not None else 0)
+            SourceInRun(self, name, manifest.positions[letter_of(name)].steps if manifest is not None else 0)
             for name in self.world.scripts
         ]
 
-    def restore_actor(self, letter: str, capture: ActorCapture) -> None:
+    def restore_actor(self, letter: str, capture: CaptureInWorld) -> None:
         address = address_in(letter, self.number)
         worker = self.workers[self.world.homes[address]]
         states = worker.instance(address).states
@@ -217,7 +217,7 @@ class GenerationRun(RandomRun):
                 states.cell(name).add(key, count)
         ended = tuple(address_in(upstream, self.number) for upstream in capture.kept.ended)
         kept = Kept(ended, capture.kept.timers)
-        self.checking.ledgers[address].restore(ActorCapture(capture.content, kept), capture.content["seen"])
+        self.checking.ledgers[address].restore(CaptureInWorld(capture.content, kept), capture.content["seen"])
         worker.restore(address, kept)
         for due, _ in kept.timers:
             self._timer_set(due)
@@ -256,7 +256,7 @@ class GenerationRun(RandomRun):
         for source in self.sources:
             self._later(lambda source=source: self._begin_at(source, number))  # type: ignore[misc]
 
-    def _begin_at(self, source: ScriptedSource, number: int) -> None:
+    def _begin_at(self, source: SourceInRun, number: int) -> None:
         position, letter, generation = source.begin(number), letter_of(source.name), self.number
         self._report(lambda coordinator: coordinator.on_position(generation, number, letter, position))
 
@@ -269,7 +269,7 @@ class GenerationRun(RandomRun):
             return
         capture = self.checking.ledgers[run.to].snapshots[number]
         assert capture is not None
-        capture = ActorCapture(capture.content, _by_letters(capture.kept))
+        capture = CaptureInWorld(capture.content, _by_letters(capture.kept))
         self.cut(letter, number)
         self._report(lambda coordinator: coordinator.on_capture(generation, number, letter, capture))
 
@@ -277,7 +277,7 @@ class GenerationRun(RandomRun):
         self.reports.append(report)
         self._later(lambda: report(self.coordinator))
 
-    def _captured_at_rest(self, letter: str) -> ActorCapture | None:
+    def _captured_at_rest(self, letter: str) -> CaptureInWorld | None:
         """An actor that has ended gets no barrier: it is captured when nothing is left to do there."""
         address = address_in(letter, self.number)
         lessor = self._lessor(address)
@@ -289,7 +289,7 @@ class GenerationRun(RandomRun):
         self.cut(letter, self.coordinator.under.number)
         assert isinstance(lessor.states, StateSet)
         content = {name: dict(lessor.states.cell(name).items()) for name in STATES}
-        return ActorCapture(content, _by_letters(kept))
+        return CaptureInWorld(content, _by_letters(kept))
 
     # --- sinks ---------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from dirigo.kernel import CriticalRun, Kept
 _NAME, _VOID = "snap", "~"
 
 
-class ActorCapture(NamedTuple):
+class CaptureInWorld(NamedTuple):
     """What is known of one actor at the cut of one snapshot."""
 
     content: Any  # of its states, as its function captured it

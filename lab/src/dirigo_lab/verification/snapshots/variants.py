@@ -16,7 +16,7 @@ from dirigo.kernel import Address, CriticalOutput, Granularity, Kept, Output
 from dirigo_lab.verification.checker import Ledger, ViolationError
 from dirigo_lab.verification.explorer import Exploration, Explorer
 from dirigo_lab.verification.one_instance import OneInstance
-from dirigo_lab.verification.snapshots.naming import ActorCapture, snapshot_name
+from dirigo_lab.verification.snapshots.naming import CaptureInWorld, snapshot_name
 from dirigo_lab.verification.world import Relay, StatesOf, Step, World
 
 Positions = Mapping[Address, tuple[int, ...]]  # of each source: how many steps come before each snapshot
@@ -36,7 +36,7 @@ class TakenSnapshots:
         self.world = world
         self.positions = positions
         self.expected, _ = sequential(world, world.scripts)
-        self.cuts: dict[tuple[int, str], dict[Address, ActorCapture]] = {}  # (snapshot, what was captured) -> the same
+        self.cuts: dict[tuple[int, str], dict[Address, CaptureInWorld]] = {}  # (snapshot, what was captured) -> the same
         self._at_cut = [self._before(number) for number in range(world.snapshots)]
         self._reached = [self._reached_by(number) for number in range(world.snapshots)]
 
@@ -74,7 +74,7 @@ class TakenSnapshots:
             capture = ledger.snapshots.get(number)
             if capture is None:  # it has ended, and is captured as such: nothing changes there any more
                 content = tuple(sorted(ledger.executed_counts.items()))
-                capture = ActorCapture(content, Kept(self.world.upstreams(name), ()))
+                capture = CaptureInWorld(content, Kept(self.world.upstreams(name), ()))
             captures[name] = capture
             found = Counter(dict(capture.content)) + Counter(payload for _, payload in capture.kept.timers)
             if found != Counter(states[name]):
