@@ -99,6 +99,7 @@ class SourceInRun:
         self.script = run.world.scripts[name]
         self._times = run.world.times[name]
         self.position = position
+        self.ordered_at = 0.0  # when the last order to begin a snapshot reaches it
         run.cluster.source(name, run.world.homes[name], run.world.targets(name))
         self._began = self._times[position - 1] if position else 0.0
         self._wait()
@@ -254,7 +255,9 @@ class GenerationRun(RandomRun):
 
     def _begin(self, number: int) -> None:
         for source in self.sources:
-            self._later(lambda source=source: self._begin_at(source, number))  # type: ignore[misc]
+            # Orders reach a source in order, and none is left out: the nth barriers of all belong together.
+            source.ordered_at = max(source.ordered_at, self.cluster.now + self._rng.random() * self._hurry)
+            self.cluster.at(source.ordered_at, lambda source=source: self._begin_at(source, number))  # type: ignore[misc]
 
     def _begin_at(self, source: SourceInRun, number: int) -> None:
         position, letter, generation = source.begin(number), letter_of(source.name), self.number
