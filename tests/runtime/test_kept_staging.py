@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dirigo.flow.sources.pushed import PushedSplit
 from dirigo.runtime.ingest.decisions import Decision, Decisions
+from dirigo.runtime.ingest.kept import KeptFiles
 from dirigo.runtime.ingest.pusher import StagingAck, StagingHeader
 from dirigo.runtime.ingest.staging import Staging, StagingError
 
@@ -73,7 +74,11 @@ def test_another_worker_reads_on_from_the_position_of_a_snapshot(tmp_path: Path)
     assert first.read(1000) == [1, 2, 3, 4, 5, 6]
     again = Reading(tmp_path, 1, [2, 1])
     assert again.split.position() == [2, 1]
-    assert again.read(1) == [5, 6]
+    piece = again.split.read(1)
+    assert piece is not None
+    assert piece.rows.column("n").to_pylist() == [5]
+    assert again.split.position() == [2, 2]
+    assert again.read(1) == [6]
     assert again.split.position() == [3, 0]
     assert again.staging.queued_bytes() == 0
     from_the_beginning = Reading(tmp_path, 2)
@@ -126,6 +131,21 @@ def test_who_was_taken_for_lost_releases_nothing_any_more(tmp_path: Path) -> Non
     assert again.read() == [1]
     first.staging.close()
     assert Reading(tmp_path, 2).read() == [1]
+
+
+def test_who_stood_still_amid_a_release_does_not_write_over_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Reading(tmp_path)
+    first.stage("a", [1])
+    first.stage("b", [2])
+    again = Reading(tmp_path, 1)
+    assert again.release("b")
+    monkeypatch.setattr(KeptFiles, "_current_owner", lambda _: (0, 0))  # as it was when it looked
+    with pytest.raises(StagingError, match="a later generation of the job reads the split now"):
+        first.release("a")
+    monkeypatch.undo()
+    assert Reading(tmp_path, 2).read() == again.read() == [2]
 
 
 def test_a_file_that_another_reader_removed_is_not_sealed(tmp_path: Path) -> None:
