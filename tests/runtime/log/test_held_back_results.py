@@ -326,6 +326,42 @@ def test_a_job_does_not_go_back_behind_what_readers_saw(served: Served, cuts: di
     assert served.visible("job~1", "a") == [1]
 
 
+def test_a_generation_that_begins_has_not_ended(served: Served) -> None:
+    for round_number in (1, 2):
+        run = "job~1" if round_number == 1 else "job~1.1"
+        for channel in CHANNELS:
+            served.post(run, channel)
+        assert not served.server.has_ended("job~1")
+        served.sync("job~1")
+        assert served.server.has_ended("job~1")
+        assert served.server.cuts("job~1", 7) == {"a": 0, "b": 0}
+        assert served.ended == [None] * round_number
+        served.server.roll_back("job~1", None, f"job~1.{round_number}", {})
+        served.sync("job~1")
+        assert not served.server.has_ended("job~1")
+        assert served.server.cuts("job~1", 7) is None
+
+
+def test_what_readers_saw_of_a_job_that_went_on_stays_when_its_service_is_killed_again(
+    tmp_path: Path, context: zmq.Context[zmq.Socket[bytes]]
+) -> None:
+    first = Served(tmp_path, context)
+    first.begin("job~1")
+    first.post("job~1", ("a", 0), rows(1), 1)
+    everywhere(first, 1)
+    first.sync("job~1")
+    first.kill()  # its controller has committed the snapshot, and nobody was told
+    second = Served(tmp_path, context)
+    second.server.resume("job~1", first.cuts[1], "job~1.1", {})
+    assert second.visible("job~1", "a") == [1]
+    second.kill()
+    third = Served(tmp_path, context)
+    third.server._thread = third.server._sync_thread = Idle()  # type: ignore[assignment]
+    third.server.start()
+    assert third.visible("job~1", "a") == [1]
+    third.kill()
+
+
 def test_a_marker_that_cannot_be_is_refused(served: Served) -> None:
     everywhere(served, 2)
     served.post("job~1", ("a", 0), count=0, snapshot=2)
