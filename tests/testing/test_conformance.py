@@ -149,7 +149,11 @@ class Line:
 
 
 class PushedRows(PushedSource):
-    """Rows that were pushed before anybody read them: half a batch to each split."""
+    """Rows that were pushed before anybody read them: half a batch to each split. Their queues keep what was taken."""
+
+    @property
+    def is_replayable(self) -> bool:
+        return True
 
     def splits(self, wanted: int) -> list[dg.Split]:
         splits = list(super().splits(wanted))

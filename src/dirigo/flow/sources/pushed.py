@@ -81,11 +81,6 @@ class PushedSource(Source):
                     " declare it with the type of its values."
                 )
 
-    @property
-    def is_replayable(self) -> bool:
-        """The host of a job with snapshots attaches queues that keep what was taken until a snapshot covers it."""
-        return True
-
     def splits(self, wanted: int) -> Sequence[Split]:
         require_wanted(wanted, self.name)
         return [PushedSplit(self.schema, number) for number in range(wanted)]
