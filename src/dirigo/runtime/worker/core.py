@@ -394,8 +394,7 @@ class WorkerCore:
         """Where a snapshot cuts the results: between what was posted before and what will be."""
         operator = job.operators[address]
         if number and isinstance(operator, SinkRows) and isinstance(operator.sink, LogSink):
-            self.results.append(Result(job.id, operator.name, partition_of(address), None, 0, number))
-            self.signal.ring()
+            self.post_cut(job.id, operator.name, partition_of(address), number)
 
     def report(self, record: control.FromWorker) -> None:
         self.reports.append(record)
