@@ -274,7 +274,7 @@ class Controller:
             job = self.jobs.get(name)
             if job is not None and error is not None:
                 self.fail(name, error, None)
-            elif job is not None:
+            elif job is not None and not job.is_restoring and self.logs.has_ended(name):  # not what was said before it
                 job.logs_ended = True
                 self.look_for_the_end(job)
 

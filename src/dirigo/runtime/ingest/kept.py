@@ -59,7 +59,7 @@ class Piece(msgspec.Struct, frozen=True):
     size: int
 
 
-class Release(msgspec.Struct, frozen=True):
+class KeptRelease(msgspec.Struct, frozen=True):
     """What one micro-batch brought to a split."""
 
     query: str
@@ -97,10 +97,10 @@ class KeptFiles:
         covered = self._covered()
         self.first = covered.first
         self.last = covered.last
-        self.releases: dict[int, Release] = {}
+        self.releases: dict[int, KeptRelease] = {}
         numbers = sorted(int(path.name.removesuffix(_RELEASE_SUFFIX)) for path in folder.glob(f"*{_RELEASE_SUFFIX}"))
         for number in numbers:
-            self.releases[number] = msgspec.json.decode(self._record(number).read_bytes(), type=Release)
+            self.releases[number] = msgspec.json.decode(self._record(number).read_bytes(), type=KeptRelease)
         self._remove_covered()  # a crash may have left some
         self.next = max(self.releases, default=self.first - 1) + 1
         missing = set(range(self.first, self.next)) - self.releases.keys()
@@ -138,7 +138,7 @@ class KeptFiles:
                 found.append((path, seal))
         return found
 
-    def release(self, release: Release) -> int:
+    def release(self, release: KeptRelease) -> int:
         """Have a release on disk; returns its number. It is there as a whole or not at all."""
         if self._current_owner() != self._owner:
             raise NotOursError

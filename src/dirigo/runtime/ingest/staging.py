@@ -23,7 +23,7 @@ from dirigo.errors import DirigoError
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.sources.pushed import ReleasedRows
 from dirigo.flow.sources.reader import newest_of
-from dirigo.runtime.ingest.kept import Commit, KeptFiles, Owner, Piece, Release, Seal
+from dirigo.runtime.ingest.kept import Commit, KeptFiles, KeptRelease, Owner, Piece, Seal
 from dirigo.runtime.ingest.pusher import Arrival, StagingAck, StagingHeader
 
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -201,7 +201,7 @@ class Staging:
         commit = Commit(batch, began_ms, self._now_ms())
         reached = max((each.reached_ms for each in winners if each.reached_ms is not None), default=None)
         pieces = tuple(Piece(each.path.name, each.rows, each.size) for each in winners if each.rows)
-        release = Release(query, commit, pieces, reached, arrived_s)
+        release = KeptRelease(query, commit, pieces, reached, arrived_s)
         try:
             number = None if self._kept is None else self._kept.release(release)
         except OSError as error:
@@ -221,7 +221,7 @@ class Staging:
         self._queue(release, number)
         return True
 
-    def _queue(self, release: Release, number: int | None) -> None:
+    def _queue(self, release: KeptRelease, number: int | None) -> None:
         rows = ReleasedRows(self._read(release.pieces), release.reached_ms, release.arrived_s, number)
         with self._lock:
             self._released.append(rows)
