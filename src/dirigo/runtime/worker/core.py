@@ -48,7 +48,7 @@ from dirigo.runtime.transport.peers import Peers
 from dirigo.runtime.transport.signal_socket import SignalSocket
 from dirigo.runtime.transport.wire import Broken, Pressure, register_plain
 from dirigo.runtime.worker.installed_job import InstalledJob, partition_of
-from dirigo.runtime.worker.snapshots import ActorCapture, SnapshotWriting, VoidSnapshot
+from dirigo.runtime.worker.snapshots.writing import ActorCapture, SnapshotWriting, VoidSnapshot
 from dirigo.runtime.worker.user_code import HostedStates
 from dirigo.runtime.worker.wake_up import WakeUp
 from dirigo.scheduling import Arbiter, StrategyFailure

@@ -28,7 +28,7 @@ from dirigo.runtime.control import ActorEnded
 from dirigo.runtime.worker.core import WorkerCore, size_of, told
 from dirigo.runtime.worker.installed_job import ROWS_AT_ONCE, InstalledJob
 from dirigo.runtime.worker.last_words import LastWords
-from dirigo.runtime.worker.snapshots import SourceCapture
+from dirigo.runtime.worker.snapshots.writing import SourceCapture
 from dirigo.runtime.worker.user_code import HostedStates, do
 
 _log = logging.getLogger(__name__)

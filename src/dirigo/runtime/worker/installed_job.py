@@ -40,8 +40,8 @@ from dirigo.runtime.snapshots.places import Buffer
 from dirigo.runtime.snapshots.store import SnapshotStore
 from dirigo.runtime.transport.payload import Schemas
 from dirigo.runtime.worker.budget import Budget
-from dirigo.runtime.worker.captures import place_of_actor, restored, restored_source
 from dirigo.runtime.worker.row_costs import RowCosts
+from dirigo.runtime.worker.snapshots.captures import place_of_actor, restored, restored_source
 from dirigo.runtime.worker.user_code import HostedStates, hosted, sealed_outputs
 from dirigo.scheduling import for_worker
 

@@ -24,7 +24,7 @@ from dirigo.runtime.snapshots.codec import encode
 from dirigo.runtime.snapshots.manifest import ActorEntry
 from dirigo.runtime.snapshots.places import Buffer
 from dirigo.runtime.threads import ServiceThread
-from dirigo.runtime.worker.captures import actor_head, place_of_actor, source_entry
+from dirigo.runtime.worker.snapshots.captures import actor_head, place_of_actor, source_entry
 
 if TYPE_CHECKING:
     from dirigo.runtime.worker.installed_job import InstalledJob
