@@ -276,6 +276,7 @@ class Controller:
                 self.fail(name, error, None)
             elif job is not None and not job.is_restoring and self.logs.has_ended(name):  # not what was said before it
                 job.logs_ended = True
+                self._snapshots.logs_ended(job)
                 self.look_for_the_end(job)
 
         self._call(note)

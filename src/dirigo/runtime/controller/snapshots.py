@@ -136,6 +136,11 @@ class Snapshots:
             snapshots.taking.logs = cuts
             self._look_at(job, snapshots)
 
+    def logs_ended(self, job: JobRecord) -> None:
+        """All results of a job are on disk: a snapshot under way may have waited for just that."""
+        if job.snapshots is not None:
+            self._look_at(job, job.snapshots)
+
     def _give_up(self, snapshots: JobSnapshots, problem: str) -> None:
         """There will be no such snapshot; the one before it stays the last one."""
         assert snapshots.taking is not None
@@ -151,6 +156,8 @@ class Snapshots:
         taking = snapshots.taking
         if taking is None or taking.is_kept or job.outcome is not None:
             return
+        if taking.logs is None and job.logs_ended:  # nobody who could post a cut was left, so the logs' end is the cut
+            taking.logs = self._controller.logs.cuts(job.id, taking.number)
         has_actors = len(taking.actors.keys() | snapshots.ended.keys()) >= job.manifest.partitions
         has_logs = taking.logs is not None or not job.manifest.sinks
         if not (has_actors and has_logs and len(taking.splits) >= job.manifest.splits):
@@ -219,7 +226,7 @@ class Snapshots:
             self._controller.logs.commit(job.id, manifest.number)
         self._controller.order_all(job.installed, control.CommitSnapshot(job.run, manifest.number))
         if taking.is_final:
-            taking.to_commit = set(job.installed)
+            taking.to_commit = set(job.workers)  # the sinks' actors are at home there; others may come and go
         else:
             snapshots.taking = None
         self._tidy(job, snapshots, manifest)

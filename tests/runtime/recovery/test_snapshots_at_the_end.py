@@ -1,0 +1,70 @@
+"""A snapshot is under way while a job ends: what can come of it comes, and nobody waits for what will not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from dirigo.runtime import control
+from dirigo.runtime.controller.controller import Controller
+from dirigo.runtime.controller.job_record import JobRecord
+from dirigo.runtime.controller.snapshots import JobSnapshots, Snapshots, Taking
+from dirigo.runtime.snapshots.manifest import ActorEntry
+from dirigo.runtime.snapshots.store import SnapshotStore
+
+
+class SlowSide:
+    """A controller as its snapshots see it, with one job; what it does beside its thread is done at once."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        manifest = control.Manifest(leaves=1, partitions=1, sinks={"out": (1, b"")}, pushed={}, splits=1)
+        self.job = JobRecord("a~1", "a", manifest, b"", 1, b"", "", 0.0, state="running", workers=(0,), installed={0, 1})
+        store = SnapshotStore(str(folder), "a~1")
+        store.prepare()
+        self.of_job = self.job.snapshots = JobSnapshots(str(folder), store, 1.0, number=5)
+        self.orders: list[control.ToWorker] = []
+        self.log_end: dict[str, int] | None = None
+        self.logs = SimpleNamespace(cuts=lambda job, number: self.log_end, commit=lambda job, number: None)
+        self.has_looked = False
+        self.snapshots = Snapshots(cast(Controller, self))
+
+    def of_run(self, run: str) -> JobRecord:
+        return self.job
+
+    def beside(self, work: Callable[[], Callable[[], None]]) -> None:
+        work()()
+
+    def order_all(self, workers: Any, order: control.ToWorker) -> None:
+        self.orders.append(order)
+
+    def look_for_the_end(self, job: JobRecord) -> None:
+        self.has_looked = True
+
+
+@pytest.fixture
+def side(tmp_path: Path) -> SlowSide:
+    return SlowSide(tmp_path / "snapshots")
+
+
+def test_the_end_of_the_logs_is_the_cut_when_nobody_was_left_to_post_one(side: SlowSide) -> None:
+    side.of_job.taking = Taking(5, 0.0, 0.0, splits={"in/0": b""})
+    side.snapshots.captured(side.job, control.Captured("a~1", 0, actors={"out/0": ActorEntry(b"", None, True)}))
+    assert side.of_job.last is None
+    side.log_end, side.job.logs_ended = {"out": 7}, True
+    side.snapshots.logs_ended(side.job)
+    assert side.of_job.last is not None and side.of_job.last.number == 5
+    assert side.of_job.last_manifest is not None and side.of_job.last_manifest.logs == {"out": 7}
+
+
+def test_the_end_waits_for_those_alone_that_have_sinks(side: SlowSide) -> None:
+    side.log_end, side.job.logs_ended = {"out": 7}, True
+    side.of_job.ended["out/0"] = ActorEntry(b"", None, True)
+    assert not side.snapshots.finish(side.job)
+    side.job.forget_worker(1)  # a helper that has done nothing
+    side.snapshots.committed(side.job, 0, 6)
+    assert side.has_looked and side.snapshots.finish(side.job)
