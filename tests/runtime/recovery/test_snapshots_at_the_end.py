@@ -29,9 +29,14 @@ class SlowSide:
         self.of_job = self.job.snapshots = JobSnapshots(str(folder), store, 1.0, number=5)
         self.orders: list[control.ToWorker] = []
         self.log_end: dict[str, int] | None = None
-        self.logs = SimpleNamespace(cuts=lambda job, number: self.log_end, commit=lambda job, number: None)
+        self.logs = SimpleNamespace(cuts=lambda *_: self.log_end, commit=lambda *_: None)
         self.has_looked = False
         self.snapshots = Snapshots(cast(Controller, self))
+
+    def committed(self) -> tuple[int, dict[str, int]] | None:
+        """The last snapshot that is there, and where it cuts the logs."""
+        manifest = self.of_job.last_manifest
+        return None if manifest is None else (manifest.number, manifest.logs)
 
     def of_run(self, run: str) -> JobRecord:
         return self.job
@@ -54,11 +59,10 @@ def side(tmp_path: Path) -> SlowSide:
 def test_the_end_of_the_logs_is_the_cut_when_nobody_was_left_to_post_one(side: SlowSide) -> None:
     side.of_job.taking = Taking(5, 0.0, 0.0, splits={"in/0": b""})
     side.snapshots.captured(side.job, control.Captured("a~1", 0, actors={"out/0": ActorEntry(b"", None, True)}))
-    assert side.of_job.last is None
+    assert side.committed() is None
     side.log_end, side.job.logs_ended = {"out": 7}, True
     side.snapshots.logs_ended(side.job)
-    assert side.of_job.last is not None and side.of_job.last.number == 5
-    assert side.of_job.last_manifest is not None and side.of_job.last_manifest.logs == {"out": 7}
+    assert side.committed() == (5, {"out": 7})
 
 
 def test_the_end_waits_for_those_alone_that_have_sinks(side: SlowSide) -> None:
@@ -67,4 +71,5 @@ def test_the_end_waits_for_those_alone_that_have_sinks(side: SlowSide) -> None:
     assert not side.snapshots.finish(side.job)
     side.job.forget_worker(1)  # a helper that has done nothing
     side.snapshots.committed(side.job, 0, 6)
-    assert side.has_looked and side.snapshots.finish(side.job)
+    assert side.has_looked
+    assert side.snapshots.finish(side.job)

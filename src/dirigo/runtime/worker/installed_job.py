@@ -113,7 +113,7 @@ class InstalledJob:
         self._attach(post_result, folder / install.job)
         if self.store is not None:
             job.hold_back_sinks(generation_of(install.job))
-            if install.restore:
+            if install.restore and worker in install.workers:  # who only helps needs nothing of what may be gone by now
                 self._restore(self.store, install.restore, worker)
         self.active = [reader for reader in self.readers if not reader.has_ended]
         self.budget.behind_ms = min(self._times(), default=None)
