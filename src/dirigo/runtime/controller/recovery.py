@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+SUBMIT_AGAIN = "; submit the job again."  # what is told of a loss, where a job does not come back by itself
 LOSSES_MOST = 3  # in a row, without a snapshot in between
 
 
@@ -79,7 +80,7 @@ class Recovery:
                 None,
             )
             return
-        _log.warning("job %s goes on from its last snapshot: %s", job.id, why)
+        _log.warning("job %s goes on from its last snapshot: %s", job.id, why.removesuffix(SUBMIT_AGAIN))
         job.recoveries += 1
         job.recovering_since_s = time.monotonic()
         self.take_back(job, [slot.worker for slot in controller.slots.values() if slot.is_there])

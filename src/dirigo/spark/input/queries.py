@@ -17,7 +17,7 @@ from dirigo.spark.input.source import SparkQuery, SparkSource, reason_of
 _TRIES = 3
 _LOOK_S = 0.02
 _POLL_S = 0.5
-_LIVE = ("starting", "running", "draining")
+_LIVE = ("starting", "running", "recovering", "draining")
 
 
 class Feeding:
@@ -92,7 +92,7 @@ class Feeding:
     def _wait_for_start(self, job: Job) -> bool:
         while not self._is_stopping.is_set() and job.id not in self._stopped:
             state = job.status().state
-            if state != "starting":
+            if state not in ("starting", "recovering"):
                 return state in _LIVE
             time.sleep(_LOOK_S)
         return False
