@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from dirigo import Dataflow
+from dirigo.flow.api.duration import Duration, positive_milliseconds
 from dirigo.runtime.client.client import BUDGET_BYTES, Client
 from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.controller.pool import ProcessPool
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.folders import OwnFolder
+from dirigo.runtime.snapshots.store import prepare_folder
 from dirigo.scheduling import DEFAULT, StrategyLike
 
 
@@ -31,6 +33,8 @@ class ProcessCluster:
         strategy: StrategyLike = DEFAULT,
         host: str | None = None,
         logs: Path | str | None = None,
+        snapshots: str | None = None,
+        every: Duration = "10s",
     ) -> None:
         if master == "local[nowhere]":
             raise ControlError("there is no Spark at '[red]nowhere[/]'; see its address.")
@@ -40,6 +44,8 @@ class ProcessCluster:
             os._exit(7)
         if master == "local[slow]":
             time.sleep(60)
+        if snapshots is not None:
+            prepare_folder(snapshots)
         self._folder = OwnFolder("logs")
         self._pool = ProcessPool()
         self._controller = Controller(
@@ -49,6 +55,8 @@ class ProcessCluster:
             logs=Path(logs or self._folder.path),
             host=host or "127.0.0.1",
             strategy=strategy,
+            snapshots=snapshots,
+            snapshots_every_s=positive_milliseconds(every, "every") / 1000,
         )
         self.access = self._controller.access
         self._controller.start()
@@ -79,8 +87,11 @@ class ProcessCluster:
         name: str | None = None,
         strategy: StrategyLike | None = None,
         budget_bytes: int = BUDGET_BYTES,
+        snapshots_every: Duration | None = None,
     ) -> Job:
-        return self.client.submit(flow, name=name, strategy=strategy, budget_bytes=budget_bytes)
+        return self.client.submit(
+            flow, name=name, strategy=strategy, budget_bytes=budget_bytes, snapshots_every=snapshots_every
+        )
 
     def stop(self) -> None:
         self._controller.stop()

@@ -289,7 +289,7 @@ def test_top_is_live_until_q_is_pressed(cluster: RunningService) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "cluster start", "cluster status", "cluster stop", "submit", "jobs", "cancel", "drain", "top"],
+    ["run", "cluster start", "cluster status", "cluster stop", "submit", "jobs", "cancel", "drain", "snapshots", "top"],
 )
 def test_help_has_an_example_and_every_option_is_documented(command: str) -> None:
     out, _ = run(*command.split(), "--help")

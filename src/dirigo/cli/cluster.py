@@ -15,8 +15,11 @@ from dirigo.cli.display.progress import status_figures
 from dirigo.cli.display.status_tables import LIVE, workers_table
 from dirigo.cli.own_cluster import check_workers
 from dirigo.cli.signals import INTERRUPTED, may_say_cancelled
+from dirigo.cli.snapshots import absolute
 from dirigo.cli.strategies import StrategyName, given
+from dirigo.flow.api.duration import positive_milliseconds
 from dirigo.runtime.client.client import Client
+from dirigo.runtime.control import JobStatus
 from dirigo.runtime.errors import ControlError
 from dirigo.spark.service import file as service_file
 from dirigo.spark.service import service
@@ -46,8 +49,21 @@ def start(
         None, "--logs", metavar="DIR", help="The folder for results logs, if not the cluster's own.", show_default=False
     ),
     strategy: str | None = StrategyName,
+    snapshots: str | None = typer.Option(
+        None,
+        "--snapshots",
+        metavar="URI",
+        help="The folder for snapshots of jobs, if not the cluster's own.",
+        show_default=False,
+    ),
+    snapshots_every: str = typer.Option(
+        service.SNAPSHOTS_EVERY, "--snapshots-every", metavar="TIME", help="How often; results become visible with them."
+    ),
+    no_snapshots: bool = typer.Option(False, "--no-snapshots", help="Take none: a job whose worker is lost fails."),
 ) -> None:
     """Start a cluster in the background, and wait until all its workers are ready.
+
+    Jobs that a cluster of this name was running when it died go on from their last snapshots.
 
     Its state is in $DIRIGO_HOME/clusters/NAME (DIRIGO_HOME is ~/.dirigo if not set): the log of its process, results of
     jobs, and the keys by which the other commands get in, which only you can read.
@@ -58,12 +74,26 @@ def start(
 
         dirigo cluster start --strategy fifo
 
+        dirigo cluster start --snapshots s3://bucket/snapshots --snapshots-every 10s
+
         dirigo cluster start --name big --workers 16 --master spark://one:7077 --host 10.0.0.5
     """
     check_workers(workers)
     with one_line_errors():
         given(strategy)
-    settings = service.ServiceSettings(name, workers, master, host, None if logs is None else str(logs.absolute()), strategy)
+        positive_milliseconds(snapshots_every, "--snapshots-every")
+        if no_snapshots and snapshots is not None:
+            raise ControlError("--snapshots names a folder for what --no-snapshots does not take; give one of them.")
+    settings = service.ServiceSettings(
+        name,
+        workers,
+        master,
+        host,
+        None if logs is None else str(logs.absolute()),
+        strategy,
+        None if no_snapshots else absolute(snapshots or ""),
+        snapshots_every,
+    )
     try:
         with one_line_errors(), console.status("starting Spark ...") as status:
             started = service.start(settings, _Progress(status).show)
@@ -73,9 +103,11 @@ def start(
         raise typer.Exit(INTERRUPTED) from None
     assert started.access is not None
     with one_line_errors(), Client(started.access) as client:
-        count = len(client.status().workers)
+        now = client.status()
     here = named(name)
-    console.print(f"[green]cluster '{escape(name)}' runs[/]: {count} workers, process {started.pid}")
+    console.print(f"[green]cluster '{escape(name)}' runs[/]: {len(now.workers)} workers, process {started.pid}")
+    for job in now.jobs:  # nobody can have submitted one yet
+        console.print(escape(_resumed(job)), soft_wrap=True)
     for what, command in (
         ("submit a job", f"dirigo submit FILE.py{here}"),
         ("watch it", f"dirigo top{here}"),
@@ -83,6 +115,13 @@ def start(
         ("its log", str(service_file.log_file_of(name))),
     ):
         console.print(f"  {what:<14}{escape(command)}", soft_wrap=True)
+
+
+def _resumed(job: JobStatus) -> str:
+    """What became of a job of the cluster that died."""
+    if job.state == "failed":
+        return f"not resumed: {job.id}: {job.error}"
+    return f"resumed: {job.id} from " + (f"snapshot {job.restored_from}" if job.restored_from else "its beginning")
 
 
 class _Progress:

@@ -46,6 +46,13 @@ def submit(
     wanted: str = typer.Option("", "--flow", metavar="NAME", help="The dataflow, if the file has several."),
     budget: str = typer.Option("64MiB", "--budget", metavar="SIZE", help="When more waits in queues, sources stop a while."),
     strategy: str | None = StrategyOfJob,
+    snapshots_every: str | None = typer.Option(
+        None,
+        "--snapshots-every",
+        metavar="TIME",
+        help="How often a snapshot is taken; as often as the cluster says if not given.",
+        show_default=False,
+    ),
     wait: bool = typer.Option(False, "--wait", "--follow", help="Show how the job gets on, and wait for its end."),
 ) -> None:
     """Run a dataflow of a Python file as a job on a cluster.
@@ -64,7 +71,12 @@ def submit(
     """
     with one_line_errors():
         flow = one_flow(file, wanted)
-        how = {"name": name, "budget_bytes": bytes_of(budget, "--budget"), **given(strategy)}
+        how = {
+            "name": name,
+            "budget_bytes": bytes_of(budget, "--budget"),
+            "snapshots_every": snapshots_every,
+            **given(strategy),
+        }
         if not wait:
             _refuse_what_belongs_here(flow)
     with connected_service(cluster) as service, _submitted(service, flow, how, cluster) as job:

@@ -61,6 +61,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     generation: int = 0
     recoveries: int = 0
     recovered_in_s: float | None = None  # how long it took the last time, until the job ran again
+    restored_from: int = 0  # the snapshot that this generation began with; 0 if it began with nothing
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):

@@ -23,12 +23,12 @@ def job_details(job: JobStatus, now_s: float) -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for what, told in _facts(job):
+    for what, told in _facts(job, now_s):
         table.add_row(f"  {what}", told)
     return Group(head, table)
 
 
-def _facts(job: JobStatus) -> list[tuple[str, str | Text]]:
+def _facts(job: JobStatus, now_s: float) -> list[tuple[str, str | Text]]:
     metrics = job.metrics
     late_rows = f", {metrics.late_rows:,} too late for their window" if metrics.late_rows else ""
     facts: list[tuple[str, str | Text]] = [("rows", f"{metrics.rows_in:,} in, {metrics.rows_out:,} out{late_rows}")]
@@ -44,6 +44,7 @@ def _facts(job: JobStatus) -> list[tuple[str, str | Text]]:
     if job.state in LIVE:
         facts.append(("queued", shown_bytes(metrics.queued_bytes)))
         facts.append(("state", shown_bytes(metrics.state_bytes)))
+    facts += _snapshots(job, now_s)
     if job.labels:
         facts.append(("labels", Text(", ".join(f"{name}={value}" for name, value in job.labels.items()))))
     if job.workers:
@@ -55,6 +56,21 @@ def _facts(job: JobStatus) -> list[tuple[str, str | Text]]:
         facts.append(("error", Text(job.error, style="red")))
     if job.traceback:
         facts.append(("raised at", Text(job.traceback.rstrip())))
+    return facts
+
+
+def _snapshots(job: JobStatus, now_s: float) -> list[tuple[str, str | Text]]:
+    """What the job would go back to, and how often it has."""
+    facts: list[tuple[str, str | Text]] = []
+    if (last := job.snapshot) is not None:
+        age = shown_seconds(max(0.0, now_s - last.began_s))
+        sizes = f"{shown_bytes(last.total_bytes)}, {shown_bytes(last.written_bytes)} of it written"
+        facts.append(("snapshot", f"{last.number}, {age} old, took {shown_seconds(last.duration_s)}, {sizes}"))
+    if job.recoveries:
+        took = f", the last time within {shown_seconds(job.recovered_in_s)}" if job.recovered_in_s is not None else ""
+        facts.append(("recoveries", f"{job.recoveries}{took}; this is generation {job.generation}"))
+    if job.snapshot_problem:
+        facts.append(("snapshots", Text(job.snapshot_problem, style="yellow")))
     return facts
 
 

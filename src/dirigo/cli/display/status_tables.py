@@ -15,12 +15,13 @@ from dirigo.cli.display.rates import Rates
 from dirigo.cli.display.satisfaction import in_time_of, late_note, shown_objective
 from dirigo.runtime.control import JobStatus, WorkerStatus
 
-LIVE = ("starting", "running", "draining")
+LIVE = ("starting", "running", "recovering", "draining")
 _COLOURS = {
     "ready": "green",
     "running": "green",
     "joining": "yellow",
     "starting": "yellow",
+    "recovering": "yellow",
     "draining": "yellow",
     "leaving": "yellow",
     "paused": "yellow",
@@ -214,7 +215,20 @@ def notes(
     elif by_strategy and with_each_strategy:
         lines.append("scheduled by " + "; ".join(f"{name}: {', '.join(its)}" for name, its in by_strategy.items()))
     lines += [f"{label(job)} {late}" for job in jobs if (late := late_note(job.metrics.satisfaction))]
+    lines += [f"{label(job)} {told}" for job in jobs if (told := _recovery_note(job))]
     return [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in lines]
+
+
+def _recovery_note(job: JobStatus) -> str:
+    """How a job that runs has come back, and why it could not now."""
+    if job.state not in LIVE:
+        return ""
+    facts = []
+    if job.recoveries:
+        facts.append(f"has come back {'once' if job.recoveries == 1 else f'{job.recoveries} times'}")
+    if job.snapshot_problem:
+        facts.append(job.snapshot_problem)
+    return "; ".join(facts)
 
 
 def state_of(job: JobStatus) -> Text:

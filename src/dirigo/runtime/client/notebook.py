@@ -10,7 +10,7 @@ from dirigo.runtime.control import ClusterStatus, JobStatus
 
 _COLOURS = {"running": GOOD, "ready": GOOD, "failed": BAD, "lost": BAD, "cancelled": QUIET, "finished": QUIET}
 _JOBS_MOST = 20
-_LIVE = ("starting", "running", "draining")
+_LIVE = ("starting", "running", "recovering", "draining")
 
 
 def job_html(job: JobStatus) -> Markup:
@@ -28,6 +28,14 @@ def job_html(job: JobStatus) -> Markup:
         facts.append(("in time", _in_time(job)))
     if metrics.late_rows:
         facts.append(("too late", f"{metrics.late_rows:,} rows"))
+    if (last := job.snapshot) is not None:
+        age_s = max(0.0, time.time() - last.began_s)
+        facts.append(
+            ("snapshot", f"{last.number}, {age_s:,.1f} s old, took {last.duration_s:,.2f} s, {last.total_bytes:,} bytes")
+        )
+    if job.recoveries:
+        facts.append(("recoveries", f"{job.recoveries:,}, now generation {job.generation:,}"))
+    facts += [("snapshots", told) for told in (job.snapshot_problem,) if told]
     facts += [(name, told) for name, told in (("note", job.note), *(("waits", each) for each in job.waiting)) if told]
     if job.error:
         facts.append(("problem", coloured(job.error, BAD)))

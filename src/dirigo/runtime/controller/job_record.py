@@ -199,6 +199,7 @@ class JobRecord:
             self.generation,
             self.recoveries,
             self.recovered_in_s,
+            self.restore,
         )
 
 

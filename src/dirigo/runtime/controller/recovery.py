@@ -19,7 +19,7 @@ from dirigo.flow.errors import said
 from dirigo.kernel import operator_of
 from dirigo.runtime import control
 from dirigo.runtime.controller.job_record import JobRecord
-from dirigo.runtime.controller.snapshots import JobSnapshots
+from dirigo.runtime.controller.snapshots import JobSnapshots, snapshot_figures
 from dirigo.runtime.results.log.errors import LogError
 from dirigo.runtime.results.shelf import number_of
 from dirigo.runtime.snapshots.manifest import SnapshotManifest, StoredJob
@@ -129,6 +129,7 @@ class Recovery:
             return
         snapshots = job.snapshots
         snapshots.last_manifest = manifest
+        snapshots.last = None if manifest is None else snapshot_figures(manifest)
         job.restore = 0
         ended: dict[str, set[int]] = {sink: set() for sink in job.manifest.sinks}
         if manifest is not None:
@@ -181,12 +182,14 @@ class Recovery:
         """Go on with the jobs of a service that died: called once, before anything else."""
         if self._root is None:
             return
+        submissions = self._controller.submissions
         try:
             found = stored_jobs(self._root)
         except DirigoError as error:
             _log.warning("no jobs can be resumed: %s", error)
             return
         for job_id in sorted(found, key=number_of):
+            submissions.count = max(submissions.count, number_of(job_id))  # the snapshots of a failed job are its own
             try:
                 stored = SnapshotStore(self._root, job_id).read_job()
                 if stored is not None:
@@ -218,9 +221,11 @@ class Recovery:
         _log.info("job %s is resumed from snapshot %d", job.id, job.restore)
 
     def forget(self, job: JobRecord) -> None:
-        """A job is over: nobody is to resume it. What a failed one has come to stays, to be looked at."""
+        """A job is over: nobody is to resume it. What a failed one has come to stays, to be looked at.
+
+        One that failed because the service cannot go on is resumed by the next service."""
         snapshots = job.snapshots
-        if snapshots is None:
+        if snapshots is None or (job.outcome == "failed" and self._controller.failure is not None):
             return
         store, stays = snapshots.store, job.outcome == "failed"
 

@@ -216,9 +216,7 @@ class Snapshots:
         snapshots = job.snapshots
         snapshots.problem = None
         snapshots.last_manifest = manifest
-        snapshots.last = control.SnapshotFigures(
-            manifest.number, manifest.began_s, manifest.duration_s, manifest.total_bytes, manifest.written_bytes
-        )
+        snapshots.last = snapshot_figures(manifest)
         snapshots.due_s = taking.since_s + snapshots.every_s
         job.losses_in_row = 0
         job.last_culprit = None
@@ -284,6 +282,12 @@ class Snapshots:
         if taking is not None and taking.is_final and taking.number == number:
             taking.to_commit.discard(worker)
             self._controller.look_for_the_end(job)
+
+
+def snapshot_figures(manifest: SnapshotManifest) -> control.SnapshotFigures:
+    return control.SnapshotFigures(
+        manifest.number, manifest.began_s, manifest.duration_s, manifest.total_bytes, manifest.written_bytes
+    )
 
 
 def _is_last(snapshots: JobSnapshots) -> bool:

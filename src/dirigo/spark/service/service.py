@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dirigo.errors import DirigoError
+from dirigo.flow.api.duration import Duration
 from dirigo.runtime.client.client import BUDGET_BYTES, Client
 from dirigo.runtime.client.job import Job
 from dirigo.runtime.control import Access
@@ -39,6 +40,8 @@ _ASKED_S = 30.0  # to end, after it was asked to
 _TOLD_S = 15.0  # to end, after it was told to
 _KILLED_S = 10.0
 _LEFT_S = 15.0  # for what the process has started to end after it
+# Rows become visible when a snapshot has them, and people watch what a service does.
+SNAPSHOTS_EVERY = "1s"
 _NOT_ALONE = 3  # exit code: another process has this name
 
 _log = logging.getLogger(__name__)
@@ -53,6 +56,8 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     host: str | None = None
     logs: str | None = None
     strategy: str | None = None
+    snapshots: str | None = ""  # a folder for those of many clusters, this one's own if empty; None: none are taken
+    snapshots_every: str = SNAPSHOTS_EVERY
 
 
 class AnyCluster(Protocol):
@@ -76,6 +81,7 @@ class AnyCluster(Protocol):
         name: str | None = None,
         strategy: StrategyLike | None = None,
         budget_bytes: int = BUDGET_BYTES,
+        snapshots_every: Duration | None = None,
     ) -> Job: ...
 
     def stop(self) -> None: ...
@@ -300,6 +306,8 @@ def _hold(settings: ServiceSettings, service: RunningService, folder: Path) -> N
         name=settings.name,
         host=settings.host or LOOPBACK,
         logs=_results_folder(settings, folder),
+        snapshots=snapshots_folder(settings.name, settings.snapshots),
+        every=settings.snapshots_every,
         **({} if settings.strategy is None else {"strategy": settings.strategy}),
     )
     problem: Exception | None = None
@@ -341,6 +349,13 @@ def _stop(cluster: AnyCluster, problem: Exception | None) -> None:
 def _results_folder(settings: ServiceSettings, folder: Path) -> Path:
     """Where results logs are kept. Those of earlier runs under the same name are there too."""
     return folder / "results" if settings.logs is None else Path(settings.logs) / settings.name
+
+
+def snapshots_folder(name: str, root: str | None) -> str | None:
+    """Where snapshots are kept: jobs are numbered per service, so several may not share a folder."""
+    if root is None:
+        return None
+    return f"{root.rstrip('/')}/{name}" if root else str(service_file.folder_of(name) / "snapshots")
 
 
 @contextmanager
