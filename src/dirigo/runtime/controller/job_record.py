@@ -72,7 +72,8 @@ class JobRecord:
     recoveries: int = 0
     recovering_since_s: float | None = None
     recovered_in_s: float | None = None  # the last time
-    losses_in_row: int = 0  # without a snapshot in between
+    runs_since_s: float = 0.0  # this generation, by the monotonic clock
+    losses_in_row: int = 0  # without a snapshot of a generation that had run for a while
     last_culprit: str | None = None  # the actor that was executing when a worker was lost
     earlier: list[JobFigures] = field(default_factory=list)  # of generations that are over
 

@@ -125,6 +125,7 @@ class Placement:
             return
         job.state = "running"
         job.started_s = job.started_s or time.time()
+        job.runs_since_s = time.monotonic()
         if job.recovering_since_s is not None:
             job.recovered_in_s = time.monotonic() - job.recovering_since_s
             job.recovering_since_s = None

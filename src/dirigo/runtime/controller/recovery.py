@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SUBMIT_AGAIN = "; submit the job again."  # what is told of a loss, where a job does not come back by itself
-LOSSES_MOST = 3  # in a row, without a snapshot in between
+LOSSES_MOST = 3  # in a row, each soon after the one before: see ``STEADY_AFTER_S``
 
 
 class ResumableJob(msgspec.Struct, frozen=True):
@@ -76,7 +76,8 @@ class Recovery:
             whose = f", where operator '{operator_of(job.last_culprit)}' was executing" if job.last_culprit else ""
             controller.fail(
                 job.id,
-                f"it has lost a worker {LOSSES_MOST + 1} times without a snapshot in between{whose}; the last time: {why}",
+                f"it has lost a worker {LOSSES_MOST + 1} times, each time soon after it had come back{whose}; "
+                f"the last time: {why}",
                 None,
             )
             return

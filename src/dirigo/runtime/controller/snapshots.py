@@ -28,6 +28,9 @@ _log = logging.getLogger(__name__)
 
 KEPT = 3  # snapshots of each job
 LONG_S = 10.0  # a snapshot that takes longer says so in the job's status
+# Snapshots get ever closer to a row that ends its worker's process, and then one is taken before it each time. So only a job
+# that has gone on for this long counts as one that has come back.
+STEADY_AFTER_S = 2.0
 AGAIN_AFTER_S = 1.0  # one that came to nothing; less if the next one is due anyway
 
 
@@ -218,8 +221,9 @@ class Snapshots:
         snapshots.last_manifest = manifest
         snapshots.last = snapshot_figures(manifest)
         snapshots.due_s = taking.since_s + snapshots.every_s
-        job.losses_in_row = 0
-        job.last_culprit = None
+        if taking.since_s - job.runs_since_s >= STEADY_AFTER_S:
+            job.losses_in_row = 0
+            job.last_culprit = None
         if job.manifest.sinks:
             self._controller.logs.commit(job.id, manifest.number)
         self._controller.order_all(job.installed, control.CommitSnapshot(job.run, manifest.number))
