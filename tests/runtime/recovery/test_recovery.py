@@ -53,3 +53,19 @@ def test_a_job_goes_on_after_a_kill(tmp_path: Path) -> None:
     assert Counter(tuple(sorted(row.items())) for row in out.rows) == expected()
     written = pq.read_table(tmp_path / "all")["n"].to_pylist()
     assert sorted(written) == list(range(ROWS))
+
+
+def test_a_job_goes_on_in_the_next_service_when_one_cannot_go_on(tmp_path: Path) -> None:
+    flow = flow_of(dg.to_spark(name="counted"), tmp_path)
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots") as cluster:
+        job = cluster.client.submit(flow)
+        until(lambda: job.status().snapshot is not None, "a snapshot is there")
+        cluster.controller.mark_failed("the test says so")
+        until(lambda: job.status().state == "failed", "the job has failed here")
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots") as cluster:
+        again = cluster.client.job("counting")
+        assert again.id == job.id
+        assert again.wait(60).state == "finished"
+        rows = list(again.results())
+    assert Counter(tuple(sorted(row.items())) for row in rows) == expected()
+    assert sorted(pq.read_table(tmp_path / "all")["n"].to_pylist()) == list(range(ROWS))

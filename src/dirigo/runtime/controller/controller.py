@@ -534,11 +534,13 @@ class Controller:
     def end(self, job: JobRecord, outcome: str, error: str | None) -> None:
         """A job is over: its workers forget it, and send their last figures."""
         job.outcome = outcome
-        self.logs.close_job(job.id, {"finished": None, "cancelled": "it was cancelled"}.get(outcome, error))
+        goes_on = self.failure is not None and job.snapshots is not None  # in the next service
+        told = {"finished": None, "cancelled": "it was cancelled"}.get(outcome, error)
+        self.logs.close_job(job.id, told, goes_on=goes_on)
         job.removing = {worker for worker in job.installed | job.installing if self.slots[worker].is_there}
         self._last_figures_until[job.id] = time.monotonic() + LAST_FIGURES_S
-        self.order_all(job.removing, control.Remove(job.run))
-        if self.failure is None:  # otherwise another service may resume it
+        self.order_all(job.removing, control.Remove(job.run, goes_on=goes_on))
+        if not goes_on:
             self.recovery.forget(job)
         if not job.removing or outcome == "failed":
             self._settle(job)

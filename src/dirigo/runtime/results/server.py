@@ -215,10 +215,10 @@ class LogServer:
             self._runs[run] = shelf
         self._syncing.ask(job)
 
-    def close_job(self, job: str, failed: str | None) -> None:
+    def close_job(self, job: str, failed: str | None, *, goes_on: bool = False) -> None:
         """Nothing more will come; what is there stays readable. Of a job that holds back, that is what was committed.
 
-        If it has finished, it is everything.
+        If it has finished, it is everything. `goes_on`: only this cluster ends; the next one resumes the job.
         """
         with self._lock:
             shelf = self._shelves.get(job)
@@ -227,6 +227,7 @@ class LogServer:
             if shelf.holds_back and not shelf.is_closed and failed is None:
                 shelf.commit(shelf.committed + 1)
             self._runs.pop(shelf.run, None)
+            shelf.goes_on = goes_on and shelf.holds_back
             shelf.close(failed)
         self._syncing.ask(job)
 

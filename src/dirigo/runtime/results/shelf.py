@@ -63,6 +63,7 @@ class Shelf:
     ended_s: float | None = None
     holds_back: bool = False  # rows become visible with the snapshots of the job
     may_go_on: bool = False  # its job was running when its cluster ended, and may be resumed
+    goes_on: bool = False  # in the next cluster: its end here is none on disk
     run: str = ""  # the generation of the job whose records are taken; its id is that of the job at first
     epochs: Epochs | None = None
     cuts: dict[int, Cut] = field(default_factory=dict)  # by snapshot, in their order; older ones than the committed are gone

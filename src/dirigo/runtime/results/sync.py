@@ -97,10 +97,12 @@ class LogSyncing:
                     unsynced.sync()
             if committing is not None:
                 self._show(shelf, committing)
-            if is_closed:
+            if is_closed and not shelf.goes_on:
                 self._drop_hidden(shelf)
                 shelf.note()  # first: logs that have ended, without a note of a failure, are those of a job that finished
-            for log in list(shelf.logs.values()) if is_closed else complete:  # nothing is appended to it any more
+            for log in (
+                list(shelf.logs.values()) if is_closed and not shelf.goes_on else complete
+            ):  # nothing is appended to it any more
                 log.end()
         except LogError as error:
             self._note_failure(shelf, error)

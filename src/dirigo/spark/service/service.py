@@ -306,7 +306,7 @@ def _hold(settings: ServiceSettings, service: RunningService, folder: Path) -> N
         name=settings.name,
         host=settings.host or LOOPBACK,
         logs=_results_folder(settings, folder),
-        snapshots=snapshots_folder(settings.name, settings.snapshots),
+        snapshots=snapshots_folder(settings.name, settings.snapshots, settings.master),
         every=settings.snapshots_every,
         **({} if settings.strategy is None else {"strategy": settings.strategy}),
     )
@@ -351,9 +351,12 @@ def _results_folder(settings: ServiceSettings, folder: Path) -> Path:
     return folder / "results" if settings.logs is None else Path(settings.logs) / settings.name
 
 
-def snapshots_folder(name: str, root: str | None) -> str | None:
-    """Where snapshots are kept: jobs are numbered per service, so several may not share a folder."""
-    if root is None:
+def snapshots_folder(name: str, root: str | None, master: str | None = None) -> str | None:
+    """Where snapshots are kept: jobs are numbered per service, so several may not share a folder.
+
+    A service whose workers may be on other machines takes none, unless it is told a folder that all of them see.
+    """
+    if root is None or (not root and master is not None and not is_local(master)):
         return None
     return f"{root.rstrip('/')}/{name}" if root else str(service_file.folder_of(name) / "snapshots")
 
