@@ -126,6 +126,7 @@ class Placement:
         job.state = "running"
         job.started_s = job.started_s or time.time()
         job.runs_since_s = time.monotonic()
+        job.losses.clear()  # what loads once is not what ends the process
         if job.recovering_since_s is not None:
             job.recovered_in_s = time.monotonic() - job.recovering_since_s
             job.recovering_since_s = None
