@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
+
+import msgspec
 
 import dirigo as dg
 from dirigo.runtime.client.notebook import job_html, service_html
 from dirigo.runtime.control import ClusterStatus, JobMetrics, JobStatus, WorkerStatus
+from dirigo.runtime.status import SnapshotFigures
 from dirigo.scheduling.accounting import Satisfaction
 from flow.test_notebook import Checked
 from runtime.clusters import PATIENCE_S, LocalCluster, mapped
@@ -41,6 +45,15 @@ def test_an_objective_is_shown_beside_what_came_of_it() -> None:
     job = JobStatus("a~1", "a", "running", 10.0, metrics=metrics, latency_objective_ms=200, target=0.99, waiting=("one",))
     page = Checked(job_html(job))
     assert {"200 ms for 99 % of results", "98.9 %", "p50 12 ms", "one"} <= set(page.texts)
+
+
+def test_a_job_shows_what_it_would_go_back_to() -> None:
+    last = SnapshotFigures(17, time.time() - 4, 0.25, 2_000_000, 1_000)
+    status = msgspec.structs.replace(FAILED, state="recovering", snapshot=last, generation=3, recoveries=2)
+    texts = Checked(job_html(msgspec.structs.replace(status, snapshot_problem="the disk is <full>"))).texts
+    assert {"recovering", "2, now generation 3", "the disk is <full>"} <= set(texts)
+    (told,) = [text for text in texts if text.startswith("17, ")]
+    assert told.endswith(" s old, took 0.25 s, 2,000,000 bytes")
 
 
 def test_a_service_shows_its_workers_and_jobs() -> None:
