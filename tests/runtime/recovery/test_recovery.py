@@ -56,7 +56,7 @@ def test_a_job_goes_on_after_a_kill(tmp_path: Path) -> None:
 
 
 def test_a_job_goes_on_in_the_next_service_when_one_cannot_go_on(tmp_path: Path) -> None:
-    flow = flow_of(dg.to_spark(name="counted"), tmp_path)
+    flow = flow_of(dg.to_spark(name="counted"), tmp_path, 10 * ROWS)  # still running when it is made to fail
     with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots") as cluster:
         job = cluster.client.submit(flow)
         until(lambda: job.status().snapshot is not None, "a snapshot is there")
@@ -67,5 +67,5 @@ def test_a_job_goes_on_in_the_next_service_when_one_cannot_go_on(tmp_path: Path)
         assert again.id == job.id
         assert again.wait(60).state == "finished"
         rows = list(again.results())
-    assert Counter(tuple(sorted(row.items())) for row in rows) == expected()
-    assert sorted(pq.read_table(tmp_path / "all")["n"].to_pylist()) == list(range(ROWS))
+    assert Counter(tuple(sorted(row.items())) for row in rows) == expected(10 * ROWS)
+    assert sorted(pq.read_table(tmp_path / "all")["n"].to_pylist()) == list(range(10 * ROWS))

@@ -23,7 +23,7 @@ from dirigo.runtime.controller.snapshots import JobSnapshots, snapshot_figures
 from dirigo.runtime.results.log.errors import LogError
 from dirigo.runtime.results.shelf import number_of
 from dirigo.runtime.snapshots.manifest import SnapshotManifest, StoredJob
-from dirigo.runtime.snapshots.store import SnapshotStore, stored_jobs
+from dirigo.runtime.snapshots.store import SnapshotStore, prepare_folder, stored_jobs
 
 if TYPE_CHECKING:
     from dirigo.runtime.controller.controller import Controller
@@ -185,6 +185,7 @@ class Recovery:
             return
         submissions = self._controller.submissions
         try:
+            prepare_folder(self._root)
             found = stored_jobs(self._root)
         except DirigoError as error:
             _log.warning("no jobs can be resumed: %s", error)
