@@ -11,8 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import dirigo as dg
+from dirigo.runtime.results.sync import LogSyncing
 from runtime.clusters import SCHEMA, LocalCluster, numbers, until
 
 ROWS = 4_000
@@ -69,3 +71,18 @@ def test_a_job_goes_on_in_the_next_service_when_one_cannot_go_on(tmp_path: Path)
         rows = list(again.results())
     assert Counter(tuple(sorted(row.items())) for row in rows) == expected(10 * ROWS)
     assert sorted(pq.read_table(tmp_path / "all")["n"].to_pylist()) == list(range(10 * ROWS))
+
+
+def test_who_waits_for_the_end_reads_all_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    show = LogSyncing._show
+
+    def slowly_shown(self: LogSyncing, shelf: Any, cut: Any) -> None:
+        time.sleep(0.3)
+        show(self, shelf, cut)
+
+    monkeypatch.setattr(LogSyncing, "_show", slowly_shown)
+    flow = dg.Dataflow("shown")
+    flow.source(dg.from_iterable([{"n": n} for n in range(100)])).sink(dg.to_spark())
+    with LocalCluster(tmp_path / "logs", workers=1, snapshots=tmp_path / "snapshots", every_s=5) as cluster:
+        job = cluster.run(flow)
+        assert job.results().table.num_rows == 100

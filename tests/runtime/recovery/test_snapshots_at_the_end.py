@@ -27,9 +27,11 @@ class SlowSide:
         store = SnapshotStore(str(folder), "a~1")
         store.prepare()
         self.of_job = self.job.snapshots = JobSnapshots(str(folder), store, 1.0, number=5)
+        self.jobs = {"a~1": self.job}
         self.orders: list[control.ToWorker] = []
         self.log_end: dict[str, int] | None = None
-        self.logs = SimpleNamespace(cuts=lambda *_: self.log_end, commit=lambda *_: None)
+        self.shows_all = True
+        self.logs = SimpleNamespace(cuts=lambda *_: self.log_end, commit=lambda *_: None, is_shown=lambda _: self.shows_all)
         self.has_looked = False
         self.snapshots = Snapshots(cast(Controller, self))
 
@@ -71,5 +73,18 @@ def test_the_end_waits_for_those_alone_that_have_sinks(side: SlowSide) -> None:
     assert not side.snapshots.finish(side.job)
     side.job.forget_worker(1)  # a helper that has done nothing
     side.snapshots.committed(side.job, 0, 6)
+    assert side.has_looked
+    assert side.snapshots.finish(side.job)
+
+
+def test_the_end_waits_until_the_results_log_shows_all(side: SlowSide) -> None:
+    side.log_end, side.job.logs_ended, side.shows_all = {"out": 7}, True, False
+    side.of_job.ended["out/0"] = ActorEntry(b"", None, True)
+    assert not side.snapshots.finish(side.job)
+    for worker in (0, 1):
+        side.snapshots.committed(side.job, worker, 6)
+    assert not side.snapshots.finish(side.job)
+    side.shows_all, side.has_looked = True, False
+    side.snapshots.look(0.0)
     assert side.has_looked
     assert side.snapshots.finish(side.job)

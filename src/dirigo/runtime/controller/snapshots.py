@@ -92,6 +92,8 @@ class Snapshots:
                     f"snapshot {snapshots.taking.number} has taken {now - snapshots.taking.since_s:.0f} s so far: "
                     f"{self._missing(job, snapshots, snapshots.taking)}"
                 )
+            if snapshots.taking is not None and snapshots.taking.is_final:  # the results log may be all that was missing
+                self._controller.look_for_the_end(job)
 
     def _begin(self, job: JobRecord, snapshots: JobSnapshots, now: float) -> None:
         snapshots.number += 1
@@ -278,7 +280,8 @@ class Snapshots:
             self._keep(job, snapshots, snapshots.taking)
             return False
         taking = snapshots.taking
-        return taking.is_final and _is_last(snapshots) and not taking.to_commit
+        is_committed = taking.is_final and _is_last(snapshots) and not taking.to_commit
+        return is_committed and self._controller.logs.is_shown(job.id)  # who waits for the end reads all
 
     def committed(self, job: JobRecord, worker: int, number: int) -> None:
         """The sinks at a worker have made a snapshot visible."""

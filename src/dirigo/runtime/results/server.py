@@ -194,6 +194,12 @@ class LogServer:
                 return cut.offsets
             return {sink: log.next for sink, log in shelf.logs.items()} if _is_complete(shelf) else None
 
+    def is_shown(self, job: str) -> bool:
+        """Whether readers see all that was committed; it is noted on disk before."""
+        with self._lock:
+            shelf = self._shelves.get(job)
+            return shelf is None or shelf.committing is None
+
     def has_ended(self, job: str) -> bool:
         """Whether all that will come of a job is on disk, in the generation that is running now."""
         with self._lock:
