@@ -69,6 +69,7 @@ class Clocked(dg.Function):
 
     ordered = True
     began = dg.ValueState(int, default=0)
+    said = dg.ValueState(int, default=0)
 
     def on_message(self, context: dg.FunctionContext, row: dg.Row) -> None:
         if not self.began.get():
@@ -76,7 +77,12 @@ class Clocked(dg.Function):
             context.set_timer("0.7s", "first", name="first")
 
     def on_timer(self, context: dg.FunctionContext, payload: Any) -> None:
+        self.said.set(self.said.get() + 1)
         context.emit({"key": context.key, "said": f"{payload} {self.began.get()}"})
+
+    def on_end(self, context: dg.FunctionContext) -> None:
+        if not self.said.get():  # a timer that is due after the end has no effect
+            context.emit({"key": context.key, "said": f"first {self.began.get()}"})
 
 
 def flow_of(folder: Path, rows: int, *, name: str = "many") -> tuple[dg.Dataflow, dict[str, Any]]:

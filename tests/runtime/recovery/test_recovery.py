@@ -43,18 +43,18 @@ def expected(rows: int = ROWS) -> Counter[tuple[Any, ...]]:
 
 
 def test_a_job_goes_on_after_a_kill(tmp_path: Path) -> None:
-    out = dg.to_memory()
+    out, rows = dg.to_memory(), 10 * ROWS  # still running when its worker is killed
     with LocalCluster(tmp_path / "logs", workers=2, snapshots=tmp_path / "snapshots") as cluster:
-        job = cluster.client.submit(flow_of(out, tmp_path))
+        job = cluster.client.submit(flow_of(out, tmp_path, rows))
         until(lambda: job.status().snapshot is not None, "a snapshot is there")
         victim = cluster.worker(1)
         os.kill(victim.pid, signal.SIGKILL)
         until(lambda: job.status().recoveries == 1 and job.status().state == "running", "the job runs again")
         status = job.wait(60)
         assert status.state == "finished"
-    assert Counter(tuple(sorted(row.items())) for row in out.rows) == expected()
+    assert Counter(tuple(sorted(row.items())) for row in out.rows) == expected(rows)
     written = pq.read_table(tmp_path / "all")["n"].to_pylist()
-    assert sorted(written) == list(range(ROWS))
+    assert sorted(written) == list(range(rows))
 
 
 def test_a_job_goes_on_in_the_next_service_when_one_cannot_go_on(tmp_path: Path) -> None:
