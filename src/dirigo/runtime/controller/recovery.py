@@ -22,6 +22,7 @@ from dirigo.runtime.controller.job_record import JobRecord
 from dirigo.runtime.controller.snapshots import JobSnapshots, snapshot_figures
 from dirigo.runtime.results.log.errors import LogError
 from dirigo.runtime.results.shelf import number_of
+from dirigo.runtime.snapshots.errors import SnapshotError
 from dirigo.runtime.snapshots.manifest import SnapshotManifest, StoredJob
 from dirigo.runtime.snapshots.store import SnapshotStore, prepare_folder, stored_jobs
 
@@ -107,10 +108,11 @@ class Recovery:
         """Look, elsewhere, for the last snapshot that is whole; then the job is placed."""
         job.is_restoring = True
         run, store, stored = job.run, snapshots.store, _stored(job, snapshots)
+        may_go_behind = not _shows_results(job)
 
         def find() -> Callable[[], None]:
             try:
-                manifest = _newest(store, stored)
+                manifest = _newest(store, stored, may_go_behind=may_go_behind)
             except Exception as error:
                 problem = str(error) if isinstance(error, DirigoError) else said(error)
                 return lambda: self._not_found(run, problem)
@@ -217,7 +219,8 @@ class Recovery:
         job.logs_ended = not stored.manifest.sinks
         job.snapshots = JobSnapshots(self._root, SnapshotStore(self._root, job.id), stored.every_s)
         job.is_resumed = True
-        manifest = _newest(job.snapshots.store, _stored(job, job.snapshots))
+        stored_again = _stored(job, job.snapshots)
+        manifest = _newest(job.snapshots.store, stored_again, may_go_behind=not _shows_results(job))
         controller.submissions.adopt(job)
         self._restore(job.run, manifest)
         _log.info("job %s is resumed from snapshot %d", job.id, job.restore)
@@ -258,13 +261,23 @@ def _stored(job: JobRecord, snapshots: JobSnapshots) -> StoredJob:
     return StoredJob(job=job.id, name=job.name, began_s=job.submitted_s, content=msgspec.msgpack.encode(content))
 
 
-def _newest(store: SnapshotStore, stored: StoredJob) -> SnapshotManifest | None:
-    """The last snapshot of a job that is whole."""
+def _shows_results(job: JobRecord) -> bool:
+    """Whether somebody may have seen what the last snapshot has committed."""
+    return bool(job.manifest.sinks or job.manifest.places)
+
+
+def _newest(store: SnapshotStore, stored: StoredJob, *, may_go_behind: bool) -> SnapshotManifest | None:
+    """The last snapshot of a job that is whole; of those that are damaged, results may have been seen."""
     complaints: list[str] = []
     store.write_job(stored)  # so that no later service uses this generation again
     manifest = store.newest(complaints)
     for complaint in complaints:
         _log.warning("job %s: %s", stored.job, complaint)
+    if complaints and not may_go_behind:
+        raise SnapshotError(
+            f"{complaints[0]} Results up to it have been shown, and would come twice if the job went on from the snapshot "
+            "before it; remove them, and submit the job again."
+        )
     return manifest
 
 
