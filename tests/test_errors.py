@@ -18,7 +18,9 @@ from dirigo.state.errors import CombineError
 INTERNAL = {
     "BadPacketError",  # of a connection, which is refused
     "BadRecordError",  # of a results log, which fails its job with a sentence
+    "Crash",  # ends a simulation that is to crash, where that was asked for
     "JobGone",  # stops the code of a job that was removed
+    "NotOursError",  # of a reader that another one has replaced, whose worker says so in a sentence
     "StuckError",  # ends the process of a worker, whose controller says why
     "UnfitLinesError",  # of a file, whose rows become bad rows
     "UnreadableTypeError",

@@ -274,12 +274,16 @@ class Controller:
             job = self.jobs.get(name)
             if job is not None and error is not None:
                 self.fail(name, error, None)
-            elif job is not None and not job.is_restoring and self.logs.has_ended(name):  # not what was said before it
+            elif job is not None and (job.snapshots is None or self._has_ended_now(job)):
                 job.logs_ended = True
                 self._snapshots.logs_ended(job)
                 self.look_for_the_end(job)
 
         self._call(note)
+
+    def _has_ended_now(self, job: JobRecord) -> bool:
+        """Whether what was told of the end of the results is of the generation that runs now, and not of one before."""
+        return not job.is_restoring and self.logs.has_ended(job.id)
 
     def _note_logs_cut(self, name: str, number: int, cuts: Mapping[str, int]) -> None:
         """Called by a thread of the logs."""
