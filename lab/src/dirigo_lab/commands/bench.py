@@ -12,8 +12,10 @@ import typer
 from dirigo.cli.display.output import JsonFile, console, fail, write_json
 from dirigo_lab.bench import QUICK, Sizes, render, run_all
 
-_PARTS = ("core", "service")
-_Parts = typer.Argument(None, metavar="PART", help="core, service, or nothing for both.", show_default=False)
+_PARTS = ("core", "service", "recovery")
+_Parts = typer.Argument(
+    None, metavar="PART", help="core, service, recovery; or nothing for the first two.", show_default=False
+)
 
 
 def bench(
@@ -24,23 +26,29 @@ def bench(
     """Measure the kernel, the simulator, the generator and flows on one core; then the service on Spark.
 
     The service is measured beside Spark Structured Streaming, from the same files on the same cores, and beside bare
-    sockets. Exits non-zero when a budget is exceeded. Timings depend on the machine and on what else it does.
+    sockets. `recovery` measures what snapshots cost, and kills workers to see how soon jobs are back; it runs without Spark,
+    and only when it is asked for. Exits non-zero when a budget is exceeded. Timings depend on the machine and on what else it
+    does.
 
     Examples:
 
         dirigo bench --json build/bench.json
 
         dirigo bench service --quick
+
+        dirigo bench recovery --quick
     """
     for part in parts or []:
         if part not in _PARTS:
-            fail(f"there is no part '{part}'; use {' or '.join(_PARTS)}")
+            fail(f"there is no part '{part}'; use {', '.join(_PARTS[:-1])} or {_PARTS[-1]}")
     figures: dict[str, Any] = {}
     over: list[str] = []
     if not parts or "core" in parts:
         figures |= _core(quick, over)
     if not parts or "service" in parts:
         figures["service"] = _service(quick, over)
+    if parts and "recovery" in parts:
+        figures["recovery"] = _recovery(quick, over)
     write_json(json_file, figures)
     if over:
         console.print(f"[red]over budget:[/] {'; '.join(over)}")
@@ -65,5 +73,17 @@ def _service(quick: bool, over: list[str]) -> dict[str, Any]:
         sizes = QUICK_SERVICE if quick else ServiceSizes()
         report = measure_service(lambda what: status.update(f"measuring {what} ..."), sizes)
     console.print(render_service(report))
+    over += report.over_budget()
+    return asdict(report)
+
+
+def _recovery(quick: bool, over: list[str]) -> dict[str, Any]:
+    from dirigo_lab.bench.recovery.report import QUICK_RECOVERY, RecoverySizes, measure_recovery
+    from dirigo_lab.bench.recovery.tables import render_recovery
+
+    with console.status("measuring ...") as status:
+        sizes = QUICK_RECOVERY if quick else RecoverySizes()
+        report = measure_recovery(lambda what: status.update(f"measuring {what} ..."), sizes)
+    console.print(render_recovery(report))
     over += report.over_budget()
     return asdict(report)

@@ -30,11 +30,12 @@ def over_files(query: str, events: Path, sink: Sink, *, splits: int, partitions:
 def over_source(query: str, source: Source, sink: Sink, window: str, *, splits: int = 1) -> Dataflow:
     """The same query over bids from anywhere, in windows of another length."""
     flow = Dataflow(query, splits=splits)
-    _result(query, flow.source(source), window).sink(sink)
+    result_of(query, flow.source(source), window).sink(sink)
     return flow
 
 
-def _result(query: str, bids: Stream, window: str) -> Stream:
+def result_of(query: str, bids: Stream, window: str) -> Stream:
+    """What a query makes of bids."""
     if query == "q7":
         return bids.window(Tumbling(window)).top(1, by="-price", ties=True)
     return bids.key_by("bidder").window(Tumbling(window)).aggregate(bid_count=count())
@@ -49,6 +50,10 @@ class BidsInRealTime(Source):
         super().__init__(schema, name="bids", is_bounded=True, time="date_time")
         self.bids = PacedBids(rate_per_s, start_ms)
         self.total = int(rate_per_s * seconds)
+
+    @property
+    def is_replayable(self) -> bool:
+        return True
 
     def splits(self, wanted: int) -> Sequence[Split]:  # noqa: ARG002
         return [_BidsSplit(self)]
@@ -70,6 +75,13 @@ class _BidsSplit(Split):
         self.ended = due >= source.total
         rows = source.bids.rows(first, due, source.columns)
         return SourceBatch(rows, due_s=source.bids.start_ms / 1000 + first / source.bids.rate_per_s)
+
+    def position(self) -> int:
+        return self._next
+
+    def seek(self, position: int) -> None:
+        self._next = position
+        self.ended = position >= self._source.total
 
     def close(self) -> None:
         self.ended = True
