@@ -26,9 +26,9 @@ def bench(
     """Measure the kernel, the simulator, the generator and flows on one core; then the service on Spark.
 
     The service is measured beside Spark Structured Streaming, from the same files on the same cores, and beside bare
-    sockets. `recovery` measures what snapshots cost, and kills workers to see how soon jobs are back; it runs without Spark,
-    and only when it is asked for. Exits non-zero when a budget is exceeded. Timings depend on the machine and on what else it
-    does.
+    sockets. `recovery` measures what snapshots cost, and kills workers to see how soon jobs are back. It runs without Spark,
+    and only when it is asked for. Exits non-zero when a budget is exceeded. Timings depend on the machine and on what else
+    it does.
 
     Examples:
 

@@ -132,7 +132,7 @@ class Placement:
             job.recovering_since_s = None
             _log.warning("job %s runs again, after %.2f s", job.id, job.recovered_in_s)
         if job.snapshots is not None:
-            job.snapshots.due_s = time.monotonic() + job.snapshots.every_s
+            job.snapshots.plan_first(time.monotonic(), is_back=job.generation > 0)
         job.helpers_version += 1
         self._controller.order_all(job.installed, self._start(job))
         for wanted in list(job.to_drain):

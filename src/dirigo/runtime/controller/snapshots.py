@@ -31,6 +31,8 @@ LONG_S = 10.0  # a snapshot that takes longer says so in the job's status
 # Snapshots get ever closer to a row that ends its worker's process, and then one is taken before it each time. So only a job
 # that has gone on for this long counts as one that has come back.
 STEADY_AFTER_S = 2.0
+# Results are shown with snapshots. Whoever has waited for a job to come back is not to wait for the usual time once more.
+FIRST_AFTER_S = 0.2
 AGAIN_AFTER_S = 1.0  # one that came to nothing; less if the next one is due anyway
 
 
@@ -66,6 +68,10 @@ class JobSnapshots:
     rewrite: tuple[str, ...] = ()  # places of actors whose states lie in files that are kept for little
     problem: str | None = None  # why the last one came to nothing
     savepoints: list[tuple[str, Callable[[str | None], None]]] = field(default_factory=list)  # (place, who is told)
+
+    def plan_first(self, now: float, *, is_back: bool) -> None:
+        """A generation begins to run."""
+        self.due_s = now + (min(FIRST_AFTER_S, self.every_s) if is_back else self.every_s)
 
     def forget(self) -> None:
         """A generation is over: what was under way is void."""

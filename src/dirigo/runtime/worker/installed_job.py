@@ -41,7 +41,7 @@ from dirigo.runtime.snapshots.store import SnapshotStore
 from dirigo.runtime.transport.payload import Schemas
 from dirigo.runtime.worker.budget import Budget
 from dirigo.runtime.worker.row_costs import RowCosts
-from dirigo.runtime.worker.snapshots.captures import place_of_actor, restored, restored_source
+from dirigo.runtime.worker.snapshots.captures import WrittenBody, place_of_actor, restored, restored_source
 from dirigo.runtime.worker.user_code import HostedStates, hosted, sealed_outputs
 from dirigo.scheduling import for_worker
 
@@ -85,7 +85,7 @@ class InstalledJob:
         self.operators = {address: stage.operator for stage in job.plan.stages for address in stage.addresses}
         self.store = SnapshotStore(install.snapshots, job_of_run(install.job)) if install.snapshots else None
         self.rewrite: frozenset[str] = frozenset()  # places of actors whose states are to be written anew
-        self.bodies: dict[Address, tuple[int, BlobRef]] = {}  # what was written of whom last, after how many changes
+        self.bodies: dict[Address, WrittenBody] = {}  # what was written of whom last
         self.goes_on = False  # once it is removed: in a later generation
         self.kept: dict[Address, Kept] = {}  # what the kernel goes on from
         self._restored: dict[Address, HostedStates] = {}
@@ -164,7 +164,7 @@ class InstalledJob:
             self._restored[spec.address] = states
             self.kept[spec.address] = kept
             if actor.body is not None:
-                self.bodies[spec.address] = (states.changes, actor.body)
+                self.bodies[spec.address] = WrittenBody(states.changes, actor.body)
 
     def write_bodies(self, number: int, bodies: Sequence[Sequence[Buffer]]) -> list[BlobRef]:
         """On the thread that writes snapshots."""

@@ -116,7 +116,7 @@ class KeepBytes(Function):
 
 
 @dataclass(frozen=True)
-class Told:
+class KeyedRowsTold:
     """Results that came together."""
 
     came_ms: float
@@ -131,7 +131,7 @@ class KeyedResults:
     def __init__(self, shape: StateShape) -> None:
         self._shape = shape
         self._lock = threading.Lock()
-        self._told: list[Told] = []
+        self._told: list[KeyedRowsTold] = []
         self._seen: set[int] = set()
         self.wrong: list[str] = []
 
@@ -146,9 +146,9 @@ class KeyedResults:
             if twice := rows & self._seen:
                 self.wrong.append(f"{len(twice)} rows twice")
             self._seen |= rows
-            self._told.append(Told(came_ms, number, due_ms, made_ms))
+            self._told.append(KeyedRowsTold(came_ms, number, due_ms, made_ms))
 
-    def all(self) -> list[Told]:
+    def all(self) -> list[KeyedRowsTold]:
         with self._lock:
             return list(self._told)
 

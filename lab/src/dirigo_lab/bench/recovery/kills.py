@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -85,7 +86,7 @@ def measure_away(tell: Progress, folder: Path, state_mb: int, kills: int, every_
             tell(f"kill {number + 1} of {kills} with a state of {state_mb} MB")
             workers = job.status().workers
             killed_ms = service.kill(workers[number % len(workers)])
-            wait_until(lambda moment=killed_ms: results.first_due_after(moment) is not None, "a result after the kill")
+            wait_until(partial(results.first_due_after, killed_ms), "a result after the kill")
             found = results.first_due_after(killed_ms)
             assert found is not None
             status = job.status()
@@ -134,7 +135,7 @@ def measure_bystander(tell: Progress, folder: Path, kills: int, calm_s: float, r
         for number in range(kills):
             tell(f"the bystander while its neighbour crashes, {number + 1} of {kills}")
             killed_ms = service.kill(others[0])
-            wait_until(lambda moment=killed_ms: results.first_due_after(moment) is not None, "the neighbour is back")
+            wait_until(partial(results.first_due_after, killed_ms), "the neighbour is back")
             windows.append((killed_ms, time.time() * 1000))
             _until_steady(service, neighbour, results, kills=number + 1)
         time.sleep(1.5)  # the last rows are shown with the next snapshot

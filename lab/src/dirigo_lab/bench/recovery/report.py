@@ -61,7 +61,7 @@ QUICK_RECOVERY = RecoverySizes(
 
 
 @dataclass(frozen=True)
-class RecoveryReport:
+class RecoveryFigures:
     """Everything that was measured of snapshots and recovery."""
 
     away: tuple[AwayTimes, ...]
@@ -85,7 +85,7 @@ class RecoveryReport:
         return tuple(over)
 
 
-def measure_recovery(tell: Progress, sizes: RecoverySizes) -> RecoveryReport:
+def measure_recovery(tell: Progress, sizes: RecoverySizes) -> RecoveryFigures:
     before = os.getloadavg()[0]
     with TemporaryDirectory(prefix="dirigo-bench-") as name:
         folder = Path(name)
@@ -104,7 +104,7 @@ def measure_recovery(tell: Progress, sizes: RecoverySizes) -> RecoveryReport:
                 measure_large_state(tell, without, with_them, what, shape, sizes.state_s)
                 for what, shape in large_shapes(sizes.state_mb).items()
             ]
-    return RecoveryReport(
+    return RecoveryFigures(
         tuple(away), tuple(throughputs), tuple(latenesses), tuple(large), bystander, (before, os.getloadavg()[0])
     )
 

@@ -8,11 +8,11 @@ from rich.console import Group
 from rich.table import Table
 
 from dirigo_lab.bench.recovery.kills import AwayTimes
-from dirigo_lab.bench.recovery.report import LATER_MOST_MS, THROUGHPUT_LEAST, RecoveryReport
+from dirigo_lab.bench.recovery.report import LATER_MOST_MS, THROUGHPUT_LEAST, RecoveryFigures
 from dirigo_lab.bench.recovery.steady_costs import LargeState, Lateness, Throughput
 
 
-def render_recovery(report: RecoveryReport) -> Group:
+def render_recovery(report: RecoveryFigures) -> Group:
     """All tables, one below the other."""
     beside = report.bystander
     return Group(

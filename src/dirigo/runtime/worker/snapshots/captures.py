@@ -12,6 +12,7 @@ import msgspec
 from dirigo.flow.plan.states import StageCapture
 from dirigo.flow.sources.reader import ReaderCapture
 from dirigo.kernel import Address, Kept
+from dirigo.runtime.snapshots.blobs import BlobRef
 from dirigo.runtime.snapshots.codec import decode, encode
 from dirigo.runtime.transport.payload import PackedPayload, Schemas, from_plain, to_plain
 
@@ -26,6 +27,14 @@ class ActorHead(NamedTuple):
     ended: tuple[str, ...]  # places of upstream actors
     timers: tuple[tuple[float, Any], ...]
     inline: bytes | None  # its own states, if they are small
+
+
+class WrittenBody(NamedTuple):
+    """What was written of an actor's own states the last time."""
+
+    changes: int  # how often they may have changed until then
+    ref: BlobRef
+    digest: bytes | None = None  # of its bytes; None if another process wrote them
 
 
 def place_of_actor(address: Address) -> str:

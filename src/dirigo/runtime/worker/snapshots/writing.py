@@ -6,6 +6,7 @@ part of the report, and of the manifest, and need no file at all.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from collections import defaultdict, deque
@@ -24,7 +25,7 @@ from dirigo.runtime.snapshots.codec import encode
 from dirigo.runtime.snapshots.manifest import ActorEntry
 from dirigo.runtime.snapshots.places import Buffer
 from dirigo.runtime.threads import ServiceThread
-from dirigo.runtime.worker.snapshots.captures import actor_head, place_of_actor, source_entry
+from dirigo.runtime.worker.snapshots.captures import WrittenBody, actor_head, place_of_actor, source_entry
 
 if TYPE_CHECKING:
     from dirigo.runtime.worker.installed_job import InstalledJob
@@ -74,7 +75,7 @@ class _Part:
     splits: dict[str, bytes] = field(default_factory=dict)
     actors: dict[str, ActorEntry] = field(default_factory=dict)
     problem: str | None = None
-    bodies: list[tuple[ActorCapture, Sequence[Buffer]]] = field(default_factory=list)
+    bodies: list[tuple[ActorCapture, Sequence[Buffer], bytes]] = field(default_factory=list)
 
 
 class SnapshotWriting:
@@ -144,11 +145,11 @@ class SnapshotWriting:
                 self._take(job, capture, capture.captured, part)
         written = 0
         if part.bodies and part.problem is None:
-            refs = job.write_bodies(number, [buffers for _, buffers in part.bodies])
-            for (capture, _), ref in zip(part.bodies, refs, strict=True):
+            refs = job.write_bodies(number, [buffers for _, buffers, _ in part.bodies])
+            for (capture, _, digest), ref in zip(part.bodies, refs, strict=True):
                 assert isinstance(capture.captured, StageCapture)
                 written += ref.length
-                job.bodies[capture.actor] = (capture.changes, ref)
+                job.bodies[capture.actor] = WrittenBody(capture.changes, ref, digest)
                 head = actor_head(capture.captured.head, capture.kept)
                 part.actors[place_of_actor(capture.actor)] = ActorEntry(head, ref, not number)
         return control.Captured(job.id, number, part.splits, part.actors, written, part.problem)
@@ -161,13 +162,31 @@ class SnapshotWriting:
         known = job.bodies.get(capture.actor)
         if own is None:
             part.actors[place] = ActorEntry(actor_head(captured.head, capture.kept), None, not capture.number)
-        elif known is not None and known[0] == capture.changes and place not in job.rewrite:
-            part.actors[place] = ActorEntry(actor_head(captured.head, capture.kept), known[1], not capture.number)
+        elif known is not None and known.changes == capture.changes and place not in job.rewrite:
+            part.actors[place] = ActorEntry(actor_head(captured.head, capture.kept), known.ref, not capture.number)
         else:
-            buffers = encode(own)
-            if sum(memoryview(each).nbytes for each in buffers) <= INLINE_BYTES_MOST:
-                job.bodies.pop(capture.actor, None)
-                inline = b"".join(buffers)
-                part.actors[place] = ActorEntry(actor_head(captured.head, capture.kept, inline), None, not capture.number)
-            else:
-                part.bodies.append((capture, buffers))
+            self._take_changed(job, capture, captured, part)
+
+    def _take_changed(self, job: InstalledJob, capture: ActorCapture, captured: StageCapture, part: _Part) -> None:
+        """What may have changed. Time moves many states without changing them, so what is there already is recognised."""
+        place, known = place_of_actor(capture.actor), job.bodies.get(capture.actor)
+        buffers = encode(captured.own)
+        if sum(memoryview(each).nbytes for each in buffers) <= INLINE_BYTES_MOST:
+            job.bodies.pop(capture.actor, None)
+            inline = b"".join(buffers)
+            part.actors[place] = ActorEntry(actor_head(captured.head, capture.kept, inline), None, not capture.number)
+            return
+        digest = digest_of(buffers)
+        if known is not None and known.digest == digest and place not in job.rewrite:
+            job.bodies[capture.actor] = known._replace(changes=capture.changes)
+            part.actors[place] = ActorEntry(actor_head(captured.head, capture.kept), known.ref, not capture.number)
+        else:
+            part.bodies.append((capture, buffers, digest))
+
+
+def digest_of(buffers: Sequence[Buffer]) -> bytes:
+    """Equal for equal bytes only. Other threads go on meanwhile."""
+    digest = hashlib.blake2b(digest_size=32)
+    for buffer in buffers:
+        digest.update(buffer)
+    return digest.digest()
