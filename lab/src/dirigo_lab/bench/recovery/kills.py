@@ -115,11 +115,11 @@ def _until_steady(service: LocalService, job: Job, results: KeyedResults, kills:
 
 
 def measure_bystander(tell: Progress, folder: Path, kills: int, calm_s: float, rows_per_s: int = 200) -> Bystander:
-    """Two jobs on four workers, one of which the bystander has nothing at."""
+    """Two jobs on five workers. The bystander has its three actors at three; the others are killed in turn."""
     small = StateShape(keys=1_000, bytes_per_key=100, rows_per_s=rows_per_s, partitions=1)
     beside = StateShape(keys=1_000, bytes_per_key=1_000, rows_per_s=rows_per_s, partitions=8)
     windows: list[tuple[float, float]] = []
-    with LocalService(folder, 4, 1.0) as service:
+    with LocalService(folder, 5, 1.0) as service:
         tell("a bystander and its neighbour begin")
         quiet_flow, quiet = keyed_flow(small, "bystander", load_s(small))
         bystander = service.submit(quiet_flow)
@@ -131,10 +131,10 @@ def measure_bystander(tell: Progress, folder: Path, kills: int, calm_s: float, r
         calm_from = time.time() * 1000
         time.sleep(calm_s)
         calm = (calm_from, time.time() * 1000)
-        others = [worker for worker in neighbour.status().workers if worker not in bystander.status().workers]
         for number in range(kills):
             tell(f"the bystander while its neighbour crashes, {number + 1} of {kills}")
-            killed_ms = service.kill(others[0])
+            mine = bystander.status().workers
+            killed_ms = service.kill(next(worker for worker in neighbour.status().workers if worker not in mine))
             wait_until(partial(results.first_due_after, killed_ms), "the neighbour is back")
             windows.append((killed_ms, time.time() * 1000))
             _until_steady(service, neighbour, results, kills=number + 1)
