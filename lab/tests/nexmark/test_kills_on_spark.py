@@ -1,0 +1,113 @@
+"""Workers on Spark are killed at random moments while queries run: each row is in files and results logs, once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from statistics import median
+
+import pytest
+
+import dirigo as dg
+from dirigo.runtime.client.job import Job
+from dirigo.runtime.controller.recovery import LOSSES_MOST
+from nexmark.flows_on_spark import NAMES, answers, assert_rows, events_in, flow_of
+from runtime.clusters import until
+
+STEADY_S = 2.5  # after which a snapshot makes losses no longer count as losses in a row, and some more
+OVER = ("finished", "failed", "cancelled")
+PATIENCE_S = 180.0
+
+
+class WorkerKills:
+    """Kills workers, and notes how long it takes until it is noticed and until all jobs run again."""
+
+    def __init__(self, cluster: dg.Cluster, jobs: Mapping[str, Job], random: Random) -> None:
+        self._cluster = cluster
+        self._jobs = jobs
+        self._random = random
+        self._in_row = 0
+        self.noticed_s: list[float] = []
+        self.running_s: list[float] = []
+
+    def kill(self) -> None:
+        pids = until(self._pids, "a worker is ready")
+        before = {name: job.status().recoveries for name, job in self._jobs.items()}
+        began_s = time.monotonic()
+        os.kill(self._random.choice(pids), signal.SIGKILL)
+        until(lambda: self._have_noticed(before), "the jobs notice")
+        self.noticed_s.append(time.monotonic() - began_s)
+        until(self._all_run, "the jobs run again")
+        self.running_s.append(time.monotonic() - began_s)
+
+    def pause(self) -> None:
+        """For a moment, or until losses before no longer count."""
+        if self._in_row < LOSSES_MOST and self._random.random() < 0.6:
+            time.sleep(self._random.uniform(0.0, 1.5))
+        else:
+            self._in_row = 0
+            steady_s = time.time() + STEADY_S
+            until(lambda: self.is_over() or self._have_snapshots_of(steady_s), "snapshots of jobs that have run for a while")
+            time.sleep(self._random.uniform(0.0, 1.0))
+        self._in_row += 1
+
+    def told(self) -> str:
+        both = [f"{median(times):.2f} s, at most {max(times):.2f} s" for times in (self.noticed_s, self.running_s)]
+        return f"{len(self.noticed_s)} kills: noticed within {both[0]}; running again within {both[1]}"
+
+    def _pids(self) -> list[int]:
+        return [worker.pid for worker in self._cluster.status().workers if worker.state == "ready" and worker.pid]
+
+    def _have_noticed(self, before: Mapping[str, int]) -> bool:
+        """All jobs have actors at all workers."""
+        return self.is_over() or all(self._jobs[name].status().recoveries > count for name, count in before.items())
+
+    def _all_run(self) -> bool:
+        return all(job.status().state in ("running", "draining", *OVER) for job in self._jobs.values())
+
+    def _have_snapshots_of(self, moment_s: float) -> bool:
+        snapshots = [job.status().snapshot for job in self._jobs.values()]
+        return all(snapshot is not None and snapshot.began_s > moment_s for snapshot in snapshots)
+
+    def is_over(self) -> bool:
+        return any(job.status().state in OVER for job in self._jobs.values())
+
+
+def check(folder: Path, names: tuple[str, ...], seed: int, *, kills: int, seconds: float, speed: float, workers: int) -> str:
+    """Kill so many workers while the queries run; what that took. Raises if a row is lost or there twice."""
+    out = folder / "out"
+    with dg.Cluster(workers, snapshots=folder / "snapshots", every="500ms") as cluster:
+        cluster.wait_ready()
+        flows = {name: flow_of(name, out, seconds, speed, splits=workers) for name in names}
+        jobs = {name: cluster.submit(flow) for name, (flow, _) in flows.items()}
+        until(lambda: all(job.metrics().rows_in for job in jobs.values()), "all jobs read")
+        disturber = WorkerKills(cluster, jobs, Random(seed))
+        for _ in range(kills):
+            disturber.pause()
+            if disturber.is_over():  # the machine is busy, and all rows were read before
+                break
+            disturber.kill()
+        statuses = {name: job.wait(PATIENCE_S) for name, job in jobs.items()}
+        assert all(status.recoveries > kills // 3 for status in statuses.values()), disturber.told()
+        results = {name: memory.table for name, (_, memory) in flows.items()}
+    assert_rows(out, results, answers(names, events_in(seconds, speed), folder / "events"))
+    return disturber.told()
+
+
+def tell(sentence: str) -> None:
+    sys.stderr.write(f"\n{sentence}\n")
+
+
+def test_rows_are_there_once_after_three_kills(tmp_path: Path) -> None:
+    tell(check(tmp_path, ("q12_event", "timed"), 1, kills=3, seconds=9, speed=3, workers=2))
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_of_all_queries_are_there_once_after_ten_kills(tmp_path: Path, seed: int) -> None:
+    tell(check(tmp_path, NAMES, seed, kills=10, seconds=80, speed=1, workers=2 + seed % 2))
