@@ -1,0 +1,100 @@
+"""The process of a service, or its Java, is killed: the next one of that name goes on, and each row is there once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from statistics import median
+
+import pytest
+
+import dirigo as dg
+from dirigo.spark.service import file as service_file
+from dirigo.spark.service import service
+from dirigo.spark.service.file import RunningService
+from nexmark.flows_on_spark import NAMES, answers, assert_rows, events_in, flow_of
+from runtime.clusters import until
+from spark.standalone import descendants
+
+SETTINGS = service.ServiceSettings("killed", 2, snapshots_every="500ms")
+PATIENCE_S = 180.0
+SPEED = 1.0
+OVER = ("finished", "failed", "cancelled")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DIRIGO_HOME", str(tmp_path / "home"))
+        try:
+            yield
+        finally:
+            for name in service_file.living():
+                found = service_file.read(name)
+                assert found is not None
+                service.stop(found)
+
+
+def process_of(started: RunningService) -> int:
+    return started.pid
+
+
+def java_of(started: RunningService) -> int:
+    (java,) = [pid for pid in descendants(started.pid) if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+    return java
+
+
+def ignore(starting: RunningService | None) -> None:
+    """How far it is."""
+
+
+def start() -> RunningService:
+    return service.start(SETTINGS, ignore)
+
+
+def states(jobs: list[str]) -> list[str]:
+    with dg.connect(SETTINGS.name) as connected:
+        return [connected.job(job).status().state for job in jobs]
+
+
+def submitted(folder: Path, seconds: float) -> dict[str, str]:
+    """The jobs of all queries, once each has a snapshot: their ids."""
+    with dg.connect(SETTINGS.name) as connected:
+        jobs = {name: connected.submit(flow_of(name, folder / "out", seconds, SPEED)[0]) for name in NAMES}
+        until(lambda: all(job.status().snapshot for job in jobs.values()), "each job has a snapshot")
+        return {name: job.id for name, job in jobs.items()}
+
+
+def check(folder: Path, victim: Callable[[RunningService], int], seed: int, *, kills: int, seconds: float) -> str:
+    random = Random(seed)
+    started = start()
+    jobs = submitted(folder, seconds)
+    back_s: list[float] = []
+    for _ in range(kills):
+        time.sleep(random.uniform(0.0, 4.0))
+        if any(state in OVER for state in states(list(jobs.values()))):  # the machine is busy
+            break
+        began_s = time.monotonic()
+        os.kill(victim(started), signal.SIGKILL)
+        until(lambda before=started: not before.lives(), "the service has ended")  # type: ignore[misc]
+        started = start()
+        until(lambda: set(states(list(jobs.values()))) <= {"running", "draining", *OVER}, "the jobs run again")
+        back_s.append(time.monotonic() - began_s)
+    with dg.connect(SETTINGS.name) as connected:
+        statuses = {name: connected.job(job).wait(PATIENCE_S) for name, job in jobs.items()}
+        assert {status.recoveries for status in statuses.values()} == {len(back_s)}
+        results = {name: connected.job(job).results().table for name, job in jobs.items()}
+    assert_rows(folder / "out", results, answers(NAMES, events_in(seconds, SPEED), folder / "events"))
+    assert len(back_s) > kills // 3
+    return f"{len(back_s)} kills: jobs run again in the next one within {median(back_s):.1f} s, at most {max(back_s):.1f} s"
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("victim", [process_of, java_of])
+def test_rows_are_there_once_after_kills_of_the_service(tmp_path: Path, victim: Callable[[RunningService], int]) -> None:
+    sys.stderr.write(f"\n{check(tmp_path, victim, 1, kills=5, seconds=90)}\n")
