@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -18,6 +18,7 @@ from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller.recovery import LOSSES_MOST
 from nexmark.flows_on_spark import NAMES, answers, assert_rows, events_in, flow_of
 from runtime.clusters import until
+from spark import standalone
 
 STEADY_S = 2.5  # after which a snapshot makes losses no longer count as losses in a row, and some more
 OVER = ("finished", "failed", "cancelled")
@@ -27,7 +28,8 @@ PATIENCE_S = 180.0
 class WorkerKills:
     """Kills workers, and notes how long it takes until it is noticed and until all jobs run again."""
 
-    def __init__(self, cluster: dg.Cluster, jobs: Mapping[str, Job], random: Random) -> None:
+    def __init__(self, cluster: dg.Cluster, jobs: Mapping[str, Job], random: Random, victim: Callable[[int], int]) -> None:
+        self._victim = victim
         self._cluster = cluster
         self._jobs = jobs
         self._random = random
@@ -42,7 +44,7 @@ class WorkerKills:
         worker = self._random.choice(sorted(ready))
         before = {name: status.recoveries for name, status in statuses.items() if worker in status.workers}
         began_s = time.monotonic()
-        os.kill(ready[worker], signal.SIGKILL)
+        os.kill(self._victim(ready[worker]), signal.SIGKILL)
         until(lambda: self._have_noticed(before), "the jobs notice")
         self.noticed_s.append(time.monotonic() - began_s)
         until(self._all_run, "the jobs run again")
@@ -83,15 +85,39 @@ class WorkerKills:
         return any(job.status().state in OVER for job in self._jobs.values())
 
 
-def check(folder: Path, names: tuple[str, ...], seed: int, *, kills: int, seconds: float, speed: float, workers: int) -> str:
-    """Kill so many workers while the queries run; what that took. Raises if a row is lost or there twice."""
+def process_of(worker: int) -> int:
+    return worker
+
+
+def executor_of(worker: int) -> int:
+    """A worker's parent is PySpark's daemon, whose parent is the executor."""
+    return parent(parent(worker))
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def check(
+    folder: Path,
+    names: tuple[str, ...],
+    seed: int,
+    *,
+    kills: int,
+    seconds: float,
+    speed: float = 1.0,
+    workers: int = 2,
+    master: str | None = None,
+    victim: Callable[[int], int] = process_of,
+) -> str:
+    """Kill so often while the queries run; what that took. Raises if a row is lost or there twice."""
     out = folder / "out"
-    with dg.Cluster(workers, snapshots=folder / "snapshots", every="500ms") as cluster:
+    with dg.Cluster(workers, master=master, snapshots=folder / "snapshots", every="500ms") as cluster:
         cluster.wait_ready()
         flows = {name: flow_of(name, out, seconds, speed, splits=workers) for name in names}
         jobs = {name: cluster.submit(flow) for name, (flow, _) in flows.items()}
         until(lambda: all(job.metrics().rows_in for job in jobs.values()), "all jobs read")
-        disturber = WorkerKills(cluster, jobs, Random(seed))
+        disturber = WorkerKills(cluster, jobs, Random(seed), victim)
         for _ in range(kills):
             disturber.pause()
             if disturber.is_over():  # the machine is busy, and all rows were read before
@@ -110,10 +136,16 @@ def tell(sentence: str) -> None:
 
 
 def test_rows_are_there_once_after_three_kills(tmp_path: Path) -> None:
-    tell(check(tmp_path, ("q12_event", "timed"), 1, kills=3, seconds=9, speed=3, workers=2))
+    tell(check(tmp_path, ("q12_event", "timed"), 1, kills=3, seconds=9, speed=3))
 
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_of_all_queries_are_there_once_after_ten_kills(tmp_path: Path, seed: int) -> None:
-    tell(check(tmp_path, NAMES, seed, kills=10, seconds=80, speed=1, workers=2 + seed % 2))
+    tell(check(tmp_path, NAMES, seed, kills=10, seconds=80, workers=2 + seed % 2))
+
+
+@pytest.mark.acceptance
+def test_rows_are_there_once_after_the_kill_of_an_executor(tmp_path: Path) -> None:
+    with standalone.cluster(tmp_path) as master:
+        tell(check(tmp_path, NAMES, 1, kills=1, seconds=30, workers=3, master=master, victim=executor_of))
