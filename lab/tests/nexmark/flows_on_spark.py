@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dirigo as dg
+from dirigo.flow.sources.generator import RowMaker
 from dirigo.nexmark.generator import BASE_MS, Generator
+from dirigo.nexmark.sources import EventSource
 from dirigo_lab.nexmark.events import write_events
 from dirigo_lab.nexmark.oracles import comparison, duckdb_oracle
 from dirigo_lab.nexmark.queries import QUERIES
@@ -48,11 +52,12 @@ class BidsPerSecond(dg.Function):
 
 
 class SlowTables:
-    """Generated events that come as their times say, ``speed`` times as fast."""
+    """Generated events that come as their times say, ``speed`` times as fast; or each block of them takes that long."""
 
-    def __init__(self, seconds: float, speed: float) -> None:
-        self._tables = GeneratedTables(events_in(seconds, speed), RATE, block_events=_BLOCK_EVENTS)
+    def __init__(self, events: int, *, speed: float | None, block_s: float = 0.0) -> None:
+        self._tables = GeneratedTables(events, RATE, block_events=_BLOCK_EVENTS)
         self._speed = speed
+        self._block_s = block_s
 
     def persons(self, *columns: str) -> dg.Source:
         return self._slowed(self._tables.persons(*columns))
@@ -64,17 +69,29 @@ class SlowTables:
         return self._slowed(self._tables.bids(*columns))
 
     def _slowed(self, source: dg.Source) -> dg.Source:
-        return dg.paced(source, speed=self._speed, begins_ms=BASE_MS)
+        if self._speed is not None:
+            return dg.paced(source, speed=self._speed, begins_ms=BASE_MS)
+        assert isinstance(source, EventSource)
+        slowed = copy(source)
+        slowed._fn = SlowRows(source._fn, self._block_s)
+        return slowed
 
 
-def events_in(seconds: float, speed: float) -> int:
-    return round(RATE * seconds * speed)
+class SlowRows:
+    """Rows that are not there at once, however long nobody has asked for them."""
+
+    def __init__(self, fn: RowMaker, block_s: float) -> None:
+        self._fn = fn
+        self._block_s = block_s
+
+    def __call__(self, first: int, count: int) -> pa.RecordBatch | Sequence[Mapping[str, Any]]:
+        time.sleep(self._block_s)
+        return self._fn(first, count)
 
 
-def flow_of(name: str, out: Path, seconds: float, speed: float, splits: int = 2) -> tuple[dg.Dataflow, Any]:
-    """A query whose events come within so many seconds. Its rows go to OUT/<query>, and to the sink that is returned."""
+def flow_of(name: str, out: Path, tables: SlowTables, splits: int = 2) -> tuple[dg.Dataflow, Any]:
+    """A query. Its rows go to OUT/<query>, and to the sink that is returned."""
     flow = dg.Dataflow(name.replace("_", "-"), splits=splits)
-    tables = SlowTables(seconds, speed)
     if name == TIMED:
         bids = flow.source(tables.bids("auction", "date_time")).key_by("auction")
         rows = bids.process(BidsPerSecond(), {"auction": int, "second": int, "bids": int})

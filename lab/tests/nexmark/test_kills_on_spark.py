@@ -16,7 +16,7 @@ import pytest
 import dirigo as dg
 from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller.recovery import LOSSES_MOST
-from nexmark.flows_on_spark import NAMES, answers, assert_rows, events_in, flow_of
+from nexmark.flows_on_spark import NAMES, RATE, SlowTables, answers, assert_rows, flow_of
 from runtime.clusters import until
 from spark import standalone
 
@@ -111,10 +111,10 @@ def check(
     victim: Callable[[int], int] = process_of,
 ) -> str:
     """Kill so often while the queries run; what that took. Raises if a row is lost or there twice."""
-    out = folder / "out"
+    out, events = folder / "out", round(RATE * seconds * speed)
     with dg.Cluster(workers, master=master, snapshots=folder / "snapshots", every="500ms") as cluster:
         cluster.wait_ready()
-        flows = {name: flow_of(name, out, seconds, speed, splits=workers) for name in names}
+        flows = {name: flow_of(name, out, SlowTables(events, speed=speed), splits=workers) for name in names}
         jobs = {name: cluster.submit(flow) for name, (flow, _) in flows.items()}
         until(lambda: all(job.metrics().rows_in for job in jobs.values()), "all jobs read")
         disturber = WorkerKills(cluster, jobs, Random(seed), victim)
@@ -127,7 +127,7 @@ def check(
         assert len(disturber.running_s) > kills // 3
         assert sum(status.recoveries for status in statuses.values()) >= len(disturber.running_s)
         results = {name: memory.table for name, (_, memory) in flows.items()}
-    assert_rows(out, results, answers(names, events_in(seconds, speed), folder / "events"))
+    assert_rows(out, results, answers(names, events, folder / "events"))
     return disturber.told()
 
 
