@@ -45,6 +45,7 @@ def test_a_job_goes_on_in_the_next_service(tmp_path: Path) -> None:
         until(lambda: all(job.ended_s for job in cluster.client.jobs()), "the job has ended")
         (status,) = cluster.client.jobs()
         assert (status.state, status.recoveries) == ("finished", 1)
+        assert sorted(status.workers) == [0, 1]  # not only the one that came first
         rows = list(cluster.client.job("again").results())
     written = pq.read_table(tmp_path / "rows")["n"].to_pylist()
     assert sorted(written) == list(range(ROWS))

@@ -36,6 +36,7 @@ class Placement:
         self._controller = controller
         self._has_ready = False  # whether there is a worker that is ready
         self._has_ready_since_s = time.monotonic()
+        self._were_all_ready = False  # whether all workers that are wanted have been ready at some time
 
     def place_waiting(self, now: float) -> None:
         """Give jobs their workers: all that are wanted, or after a while those that are ready."""
@@ -43,13 +44,16 @@ class Placement:
         ready = sorted(slot.worker for slot in controller.slots.values() if slot.state == "ready")
         if self._has_ready != bool(ready):
             self._has_ready, self._has_ready_since_s = bool(ready), now
+        self._were_all_ready = self._were_all_ready or len(ready) >= controller.wanted
         missing = self._missing()
         engaged = self._engaged()
         free = [worker for worker in ready if worker not in engaged]
         for job in list(controller.jobs.values()):
             if job.state == "waiting" and job.outcome is None and not job.is_restoring:
                 waited_s = now - max(job.waits_since_s, self._has_ready_since_s)
-                is_urgent = job.recoveries > 0  # nobody waits for a lost worker to be there again
+                # Nobody waits for a lost worker to be there again. But in a service that has only begun, where jobs of the
+                # one before are resumed, all are about to come, and jobs stay where they are placed.
+                is_urgent = job.recoveries > 0 and self._were_all_ready
                 if free and (is_urgent or len(free) >= controller.wanted or waited_s >= PLACE_AFTER_S):
                     first = controller.submissions.count % len(free)  # not all jobs begin at the same worker
                     job.place((*free[first:], *free[:first]))
