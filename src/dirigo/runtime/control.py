@@ -211,6 +211,7 @@ class Captured(_Record, frozen=True):
     actors: dict[str, ActorEntry] = {}  # by place
     written_bytes: int = 0
     problem: str | None = None  # why there will be no such snapshot
+    is_void: bool = False  # the problem is elsewhere: here it only came to nothing
 
 
 class Committed(_Record, frozen=True):

@@ -88,3 +88,14 @@ def test_the_end_waits_until_the_results_log_shows_all(side: SlowSide) -> None:
     side.snapshots.look(0.0)
     assert side.has_looked
     assert side.snapshots.finish(side.job)
+
+
+def test_the_reason_of_a_snapshot_that_came_to_nothing_is_told_whoever_is_first(side: SlowSide) -> None:
+    side.job.started_s = 1.0
+    side.snapshots.look(100.0)
+    number = side.of_job.number
+    reason = "the states of operator 'f' cannot be kept"
+    void = control.Captured("a~1", number, problem="it came to nothing", is_void=True)
+    for record in (void, control.Captured("a~1", number, problem=reason), void):
+        side.snapshots.captured(side.job, record)
+    assert side.of_job.problem == f"snapshot {number} could not be taken: {reason}"

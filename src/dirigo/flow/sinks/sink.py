@@ -18,6 +18,8 @@ Delivery: TypeAlias = Literal["exactly once", "at least once"]
 class Writer(ABC):
     """What one partition of a sink writes with, opened at the worker. It is used by one thread at a time.
 
+    That need not be the same one: after a loss, the writer is opened and resumed on another thread than it then writes on.
+
     ``write``, ``flush`` and ``close`` are all that a writer needs. After a recovery it is then given again what came after
     the last snapshot: at least once. A writer that shows each row exactly once has ``hold_back``, ``cut``, ``sync``,
     ``commit`` and ``resume`` as well.

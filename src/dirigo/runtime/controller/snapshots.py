@@ -126,6 +126,8 @@ class Snapshots:
         elif not record.number:
             snapshots.ended.update(record.actors)
         elif taking is None or taking.number != record.number:
+            if record.problem is not None and not record.is_void and record.number == snapshots.number:
+                snapshots.problem = _not_taken(record.number, record.problem)  # others only knew that it came to nothing
             return
         elif record.problem is not None:
             self._give_up(snapshots, record.problem)
@@ -156,7 +158,7 @@ class Snapshots:
         """There will be no such snapshot; the one before it stays the last one."""
         assert snapshots.taking is not None
         number, snapshots.taking = snapshots.taking.number, None
-        snapshots.problem = f"snapshot {number} could not be taken: {problem}"
+        snapshots.problem = _not_taken(number, problem)
         snapshots.due_s = time.monotonic() + min(AGAIN_AFTER_S, snapshots.every_s)
         for _, tell in snapshots.savepoints:
             tell(snapshots.problem)
@@ -301,6 +303,10 @@ def snapshot_figures(manifest: SnapshotManifest) -> control.SnapshotFigures:
     return control.SnapshotFigures(
         manifest.number, manifest.began_s, manifest.duration_s, manifest.total_bytes, manifest.written_bytes
     )
+
+
+def _not_taken(number: int, problem: str) -> str:
+    return f"snapshot {number} could not be taken: {problem}"
 
 
 def _is_last(snapshots: JobSnapshots) -> bool:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 INLINE_BYTES_MOST = 4096
-GAVE_WAY = "it gave way to a SYNC_ONE of the job"
+GAVE_WAY = "it gave way to a SYNC_ONE of the job, or an operator could not be captured"
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class SnapshotWriting:
         part = _Part()
         for capture in captures:
             if isinstance(capture, VoidSnapshot):
-                part.problem = GAVE_WAY
+                part.problem = part.problem or GAVE_WAY  # which is why, if nobody knows better
             elif isinstance(capture, SourceCapture):
                 part.splits[place_of_actor(capture.source)] = source_entry(capture.captured)
             elif isinstance(capture.captured, DirigoError):
@@ -152,7 +152,8 @@ class SnapshotWriting:
                 job.bodies[capture.actor] = WrittenBody(capture.changes, ref, digest)
                 head = actor_head(capture.captured.head, capture.kept)
                 part.actors[place_of_actor(capture.actor)] = ActorEntry(head, ref, not number)
-        return control.Captured(job.id, number, part.splits, part.actors, written, part.problem)
+        is_void = part.problem == GAVE_WAY
+        return control.Captured(job.id, number, part.splits, part.actors, written, part.problem, is_void)
 
     def _take(self, job: InstalledJob, capture: ActorCapture, captured: StageCapture, part: _Part) -> None:
         place, own = place_of_actor(capture.actor), captured.own
