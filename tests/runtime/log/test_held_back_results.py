@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 import zmq
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dirigo.runtime.control import GetLog, Manifest, ReadLog
@@ -148,6 +148,7 @@ OPERATIONS = st.lists(
 
 
 @settings(max_examples=50, deadline=None)
+@example(operations=[("order", None), ("cut", ("a", 0)), ("rows", ("a", 0))], outcome="finished")  # behind a cut at the end
 @given(operations=OPERATIONS, outcome=st.sampled_from(["finished", "failed", "killed"]))
 def test_readers_see_each_row_once_and_nothing_that_is_taken_back(
     operations: list[tuple[str, Any]], outcome: str, context: zmq.Context[zmq.Socket[bytes]]

@@ -230,8 +230,8 @@ class LogServer:
             shelf = self._shelves.get(job)
             if shelf is None:
                 return
-            if shelf.holds_back and not shelf.is_closed and failed is None:
-                shelf.commit(shelf.committed + 1)
+            if shelf.holds_back and not shelf.is_closed and failed is None and shelf.have_all_ended:
+                shelf.commit_end()
             self._runs.pop(shelf.run, None)
             shelf.goes_on = goes_on and shelf.holds_back
             shelf.close(failed)

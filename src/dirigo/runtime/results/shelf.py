@@ -197,6 +197,12 @@ class Shelf:
         self.cuts = {number: each for number, each in self.cuts.items() if number > snapshot}
         return True
 
+    def commit_end(self) -> None:
+        """The job has finished: all of it is to become visible, whatever snapshots were under way."""
+        assert self.have_all_ended
+        self.committing = self._cut_here()
+        self.cuts.clear()
+
     def open(self) -> None:
         """Open the logs of an earlier run, to be read only."""
         for sink in self.partitions:
