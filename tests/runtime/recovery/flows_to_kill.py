@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dirigo as dg
-from runtime.clusters import SCHEMA, numbers
+from runtime.clusters import SCHEMA, numbers, wait_for_file
 
 OTHERS = pa.schema([("key", pa.int64()), ("ts", pa.int64()), ("other", pa.int64())])
 STEP = pa.schema([("key", pa.int64()), ("said", pa.string())])
@@ -22,6 +22,21 @@ SINKS = ("windows", "sessions", "once", "both", "running", "timed", "clocked")
 def slow_numbers(first: int, count: int) -> pa.RecordBatch:
     time.sleep(0.002)
     return numbers(first, count)
+
+
+class GatedNumbers:
+    """Numbers that do not come to their end before a file is there: the flow still runs, however slow the machine is."""
+
+    def __init__(self, gate: Path, rows: int) -> None:
+        self._gate = gate
+        self._rows = rows
+
+    def __call__(self, first: int, count: int) -> pa.RecordBatch:
+        if first >= self._rows // 2 and not self._gate.exists():
+            time.sleep(0.05)  # and go on: snapshots are taken between blocks
+        if first + count >= self._rows:
+            wait_for_file(str(self._gate))
+        return slow_numbers(first, count)
 
 
 def slow_others(first: int, count: int) -> pa.RecordBatch:
@@ -85,10 +100,11 @@ class Clocked(dg.Function):
             context.emit({"key": context.key, "said": f"first {self.began.get()}"})
 
 
-def flow_of(folder: Path, rows: int, *, name: str = "many") -> tuple[dg.Dataflow, dict[str, Any]]:
-    """What collects its results is returned by name; all rows go to files, too."""
-    flow = dg.Dataflow(name, partitions=3)
-    source = flow.source(dg.from_generator(slow_numbers, SCHEMA, rows, block=20, time="ts", name="numbers"), splits=2)
+def flow_of(folder: Path, rows: int, gate: Path | None = None) -> tuple[dg.Dataflow, dict[str, Any]]:
+    """What collects its results is returned by name; all rows go to files, too. It ends once the gate is there."""
+    flow = dg.Dataflow("many", partitions=3)
+    read = slow_numbers if gate is None else GatedNumbers(gate, rows)
+    source = flow.source(dg.from_generator(read, SCHEMA, rows, block=20, time="ts", name="numbers"), splits=2)
     others = flow.source(dg.from_generator(slow_others, OTHERS, rows // 4, block=20, time="ts", name="others"), splits=1)
     out: dict[str, Any] = {each: dg.to_memory(name=each) for each in SINKS}
     keyed = source.key_by("key")

@@ -14,6 +14,8 @@ from tempfile import TemporaryDirectory
 
 import dirigo as dg
 from dirigo.runtime.client.job import Job
+from dirigo.runtime.control import WorkerStatus
+from dirigo.runtime.controller.recovery import LOSSES_MOST
 from runtime.clusters import LocalCluster, is_alive, until
 from runtime.recovery.flows_to_kill import differences, flow_of, left_files, results_of
 
@@ -34,27 +36,54 @@ class Disturber:
     def __init__(self, cluster: LocalCluster, random: Random) -> None:
         self._cluster = cluster
         self._random = random
-        self.stopped: list[int] = []
         self.done: list[str] = []
+        self._killed: list[WorkerStatus] = []
+
+    @property
+    def may_go_on(self) -> bool:
+        """A job that loses workers too often in a row fails, as it should. Who was frozen may have been lost, too."""
+        return len(self.done) < LOSSES_MOST
 
     def kill(self) -> None:
-        self._signal(signal.SIGKILL)
+        if self.may_go_on:
+            self._signal(signal.SIGKILL)
 
     def freeze(self, seconds: float) -> None:
         """A worker that does not move for so long; it may have been given up when it wakes up."""
         pid = self._signal(signal.SIGSTOP)
         time.sleep(seconds)
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+        if pid:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def kill_until_it_recovers(self, job: Job) -> None:
+        """Unless the job has lost a worker: kill one after the other until it has. It must not be able to end meanwhile."""
+        for number in range(self._cluster.controller.wanted):
+            until(lambda: job.status().metrics.rows_in > 0 or job.status().recoveries, "it has begun")
+            self._until_noticed()
+            if job.status().recoveries:
+                return
+            self._hit(self._cluster.worker(number), signal.SIGKILL)
+        self._until_noticed()
+        assert job.status().recoveries, self.done
+
+    def _until_noticed(self) -> None:
+        """Until all who were killed have a successor."""
+        killed = {(worker.id, worker.incarnation) for worker in self._killed}
+        until(lambda: killed.isdisjoint((each.id, each.incarnation) for each in self._cluster.workers()), "all is noticed")
+        self._cluster.until_ready()
 
     def _signal(self, number: signal.Signals) -> int:
-        pids = [worker.pid for worker in self._cluster.workers() if worker.pid and is_alive(worker.pid)]
-        if not pids:
-            return 0
-        pid = self._random.choice(pids)
-        self.done.append(f"{number.name} at {time.monotonic() - self._began_s:.2f} s")
-        os.kill(pid, number)
-        return pid
+        assert self.may_go_on
+        workers = [worker for worker in self._cluster.workers() if worker.pid and is_alive(worker.pid)]
+        return self._hit(self._random.choice(workers), number) if workers else 0
+
+    def _hit(self, worker: WorkerStatus, number: signal.Signals) -> int:
+        self.done.append(f"{number.name} to worker {worker.id} at {time.monotonic() - self._began_s:.2f} s")
+        if number == signal.SIGKILL:
+            self._killed.append(worker)
+        os.kill(worker.pid, number)
+        return worker.pid
 
     def begin(self) -> None:
         self._began_s = time.monotonic()
@@ -67,10 +96,12 @@ def _wait_for_recovery(job: Job, before: int) -> None:
 
 
 def disturb(folder: Path, seed: int, *, rows: int = 3_000, most: int = 2) -> str:
-    """Run a job to its end through kills; returns what was seen. Raises if a row is lost or there twice."""
+    """Run a job to its end through kills; returns what was seen. Raises if a row is lost or there twice, and if the job
+    did not have to recover."""
     random = Random(seed)
     wanted = undisturbed(rows)
-    flow, out = flow_of(folder / "out", rows)
+    gate = folder / "gate"
+    flow, out = flow_of(folder / "out", rows, gate)
     with LocalCluster(
         folder / "logs",
         workers=random.choice([2, 3]),
@@ -84,6 +115,8 @@ def disturb(folder: Path, seed: int, *, rows: int = 3_000, most: int = 2) -> str
             until(lambda: job.status().metrics.rows_in > 0, "it has begun")
         for _ in range(random.randint(1, most)):
             how = random.random()
+            if not disturber.may_go_on:
+                break
             if how < 0.2:
                 before = job.status().recoveries
                 disturber.kill()
@@ -93,17 +126,22 @@ def disturb(folder: Path, seed: int, *, rows: int = 3_000, most: int = 2) -> str
             elif how < 0.35:
                 disturber.freeze(random.choice([0.3, 1.0]))
             elif how < 0.5:
+                disturber.kill_until_it_recovers(job)
+                gate.touch()
                 until(lambda: job.status().metrics.rows_in >= rows * 5 // 4 or job.status().ended_s, "all is read")
                 time.sleep(random.random() * 0.3)
                 disturber.kill()
             else:
                 time.sleep(random.random() * 2)
                 disturber.kill()
+        disturber.kill_until_it_recovers(job)
+        gate.touch()
         try:
             status = job.wait(PATIENCE_S)
         except TimeoutError as error:
             raise AssertionError(f"seed {seed} hangs after {disturber.done}: {job.status()}") from error
         assert status.state == "finished", (seed, disturber.done, status.error)
+        assert status.recoveries > 0, (seed, disturber.done)
         found = results_of(folder / "out", out)
         wrong = differences(found, wanted)
         assert not wrong, (seed, disturber.done, status.recoveries, wrong)
