@@ -23,9 +23,7 @@ demo: setup ## Two tenants share a pool on Spark, first under FIFO, then under R
 	$(BIN)/dirigo demo
 
 test: setup lint ## Check style, types and layers, run all tests, verify the protocol and its mutants
-	$(BIN)/pytest -n 2
-	$(BIN)/dirigo verify
-	$(BIN)/dirigo verify --mutants
+	scripts/test-and-verify
 
 acceptance: test ## All of `test`, every query under 20 kinds of chaos, a deep verification, and the benchmarks
 	@mkdir -p build
