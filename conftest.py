@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -11,6 +12,12 @@ from hypothesis import settings
 # A test says what holds, never how fast: a machine that is busy must not make it fail.
 settings.register_profile("dirigo", deadline=None)
 settings.load_profile("dirigo")
+
+# For every Java process of Spark that tests start, and commands that tests start, and the small program that works out how
+# to start it: they live for a few small queries, for which thorough compiling costs more than it saves.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JAVA)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JAVA)
 
 FOLDERS_THAT_SHARE = ("spark", "runtime", "cli", "commands")
 FILES_THAT_SHARE = ("oracle", "structured", "summarising", "connections")
