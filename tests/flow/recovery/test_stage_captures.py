@@ -133,9 +133,9 @@ def test_capturing_batches_takes_no_time_for_their_rows() -> None:
         store.add(PartialKey(bucket, 0), batch)
     store.capture()
     gc.collect()
-    began = time.perf_counter()
+    began = time.thread_time()  # of this thread only: a busy machine may let it wait
     captured = store.capture()
-    assert time.perf_counter() - began < 0.1
+    assert time.thread_time() - began < 0.01  # a copy of all would take several times as long
     again = PartialStore()
     again.restore(captured)
     restored = again.partials[PartialKey(3, 0)].batches[0]
