@@ -37,6 +37,7 @@ _decoder = msgspec.msgpack.Decoder(PlanDescription)
 
 
 def describe(plan: Plan) -> PlanDescription:
+    positions = {reader.operator: f"positions of {type(reader.source).__name__}" for reader in plan.readers}
     return PlanDescription(
         operators=tuple(
             OperatorDescription(
@@ -45,7 +46,7 @@ def describe(plan: Plan) -> PlanDescription:
                 described=stage.operator.describe(),
                 partitions=stage.partitions,
                 keys=tuple(getattr(stage.operator, "keys", ())),
-                state=stage.operator.state_form,
+                state=positions.get(stage.name, stage.operator.state_form),
                 can_be_divided=stage.operator.can_be_divided,
                 is_source=isinstance(stage.operator, SourceRows),
             )
