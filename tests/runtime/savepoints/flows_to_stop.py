@@ -13,7 +13,7 @@ import pyarrow as pa
 import dirigo as dg
 from runtime.clusters import SCHEMA, numbers
 
-ROWS = 20_000
+ROWS = 6_000
 BLOCK = 50
 
 
@@ -24,7 +24,7 @@ def keyed(first: int, count: int) -> pa.RecordBatch:
 
 
 def slowly(first: int, count: int) -> pa.RecordBatch:
-    time.sleep(0.005)
+    time.sleep(0.03)
     return keyed(first, count)
 
 

@@ -10,13 +10,13 @@ from runtime.clusters import LocalCluster, until
 from runtime.savepoints.flows_to_stop import Results, expected, flow_of, keyed
 
 
-@pytest.mark.parametrize(("before", "after"), [((2, 4), (3, 8)), ((3, 8), (2, 3)), ((1, 4), (2, 4))])
+@pytest.mark.parametrize(("before", "after"), [((2, 4), (3, 8)), ((3, 8), (2, 3))])
 def test_another_job_goes_on_where_one_was_stopped(tmp_path: Path, before: tuple[int, int], after: tuple[int, int]) -> None:
     results, savepoint = Results(), tmp_path / "savepoint"
     with LocalCluster(tmp_path / "logs", before[0], tmp_path / "snapshots", every_s=5) as cluster:
         flow, sinks = flow_of(partitions=before[1])
         job = cluster.submit(flow)
-        until(lambda: job.status().metrics.rows_in > 5_000, "it has read for a while")
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
         status = job.stop(savepoint=savepoint, timeout_s=60)
         assert job.wait(60).state == "finished"
         assert status.id == job.id
