@@ -23,7 +23,8 @@ def test_another_job_goes_on_where_one_was_stopped(tmp_path: Path, before: tuple
         assert job.status().stopped_into == str(savepoint)
         results.add(sinks)
     first = sum(sum(each.values()) for each in results.rows.values())
-    with LocalCluster(tmp_path / "other logs", after[0], tmp_path / "other snapshots", every_s=0.3) as cluster:
+    others = tmp_path / "other snapshots" if after[0] == 3 else None  # a service that takes none can begin with one, too
+    with LocalCluster(tmp_path / "other logs", after[0], others, every_s=0.3) as cluster:
         flow, sinks = flow_of(keyed, partitions=after[1])
         job = cluster.submit(flow, savepoint=savepoint)
         status = job.wait(60)
