@@ -57,12 +57,16 @@ class Savepoints:
         wanted.is_given_up = True
         if snapshots is None:
             return "the job takes no snapshots any more"
-        if wanted not in snapshots.savepoints:
+        taking = snapshots.taking
+        if taking is not None and wanted in taking.saved:
+            taking.saved.remove(wanted)
+            why = f"it is in '{wanted.place}', but sinks have not committed what is in it"
+        elif wanted not in snapshots.savepoints:
             why = f"it is still being written to '{wanted.place}'"
         elif job.state not in ("running", "draining"):
             why = f"the job is {job.status().state}"
-        elif snapshots.taking is not None:
-            why = self._controller.snapshots.missing(job, snapshots, snapshots.taking)
+        elif taking is not None:
+            why = self._controller.snapshots.missing(job, snapshots, taking)
         else:
             why = snapshots.problem or "no snapshot was begun"
         snapshots.savepoints = [each for each in snapshots.savepoints if each is not wanted]
@@ -85,6 +89,8 @@ class Savepoints:
         for wanted, problem in outcomes:
             if not wanted.stops or taking.is_final or problem is not None:
                 wanted.tell(problem)
+            elif job is not None and job.outcome is not None:
+                wanted.tell(f"job '{job.name}' is {job.outcome}, and was not stopped; its savepoint is complete.")
             elif not is_now:
                 wanted.tell(LOST_AT_THE_END)
             elif not wanted.is_given_up:
