@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 import dirigo as dg
 from runtime.clusters import SCHEMA, LocalCluster, until
@@ -23,12 +24,20 @@ def copied(folder: Path, *, sink: Any = None) -> dg.Dataflow:
     return flow
 
 
-def stopped(tmp_path: Path) -> Path:
-    """The savepoint of a job that has written the first rows."""
-    with LocalCluster(tmp_path / "first logs", 2, tmp_path / "first snapshots", every_s=NEVER_S) as cluster:
-        job = cluster.submit(copied(tmp_path / "one"))
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
+    """The savepoint of a job that was stopped, and the rows that it has written."""
+    folder = tmp_path_factory.mktemp("first")
+    with LocalCluster(folder / "logs", 2, folder / "snapshots", every_s=NEVER_S) as cluster:
+        job = cluster.submit(copied(folder / "rows"))
         until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
-        job.stop(savepoint=tmp_path / "savepoint")
+        job.stop(savepoint=folder / "savepoint")
+    return folder / "savepoint", rows_in(folder / "rows")
+
+
+@pytest.fixture
+def savepoint(first: tuple[Path, list[int]], tmp_path: Path) -> Path:
+    shutil.copytree(first[0], tmp_path / "savepoint")
     return tmp_path / "savepoint"
 
 
@@ -36,8 +45,7 @@ def rows_in(folder: Path) -> list[int]:
     return pq.read_table(folder)["n"].to_pylist()  # type: ignore[no-any-return]
 
 
-def test_it_goes_on_from_the_savepoint_after_a_loss(tmp_path: Path) -> None:
-    savepoint = stopped(tmp_path)
+def test_it_goes_on_from_the_savepoint_after_a_loss(tmp_path: Path, savepoint: Path, first: Any) -> None:
     with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=NEVER_S) as cluster:
         job = cluster.submit(copied(tmp_path / "two"), savepoint=savepoint)
         until(lambda: job.status().metrics.rows_in > 100, "it has read for a while")
@@ -46,14 +54,13 @@ def test_it_goes_on_from_the_savepoint_after_a_loss(tmp_path: Path) -> None:
         status = job.wait(60)
         assert (status.state, status.recoveries) == ("finished", 1)
         assert status.began_with == str(savepoint)
-    first, second = rows_in(tmp_path / "one"), rows_in(tmp_path / "two")
-    assert first
+    second = rows_in(tmp_path / "two")
+    assert first[1]
     assert second
-    assert sorted(first + second) == list(range(ROWS))
+    assert sorted(first[1] + second) == list(range(ROWS))
 
 
-def test_it_goes_on_from_the_savepoint_in_the_next_service(tmp_path: Path) -> None:
-    savepoint = stopped(tmp_path)
+def test_it_goes_on_from_the_savepoint_in_the_next_service(tmp_path: Path, savepoint: Path, first: Any) -> None:
     with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=NEVER_S) as cluster:
         job = cluster.submit(copied(tmp_path / "two"), savepoint=savepoint)
         until(lambda: job.status().metrics.rows_in > 100, "it has read for a while")
@@ -62,11 +69,10 @@ def test_it_goes_on_from_the_savepoint_in_the_next_service(tmp_path: Path) -> No
     with LocalCluster(tmp_path / "logs", 1, tmp_path / "snapshots", every_s=NEVER_S) as cluster:
         again = cluster.client.job("copied")
         assert again.wait(60).began_with == str(savepoint)
-    assert sorted(rows_in(tmp_path / "one") + rows_in(tmp_path / "two")) == list(range(ROWS))
+    assert sorted(first[1] + rows_in(tmp_path / "two")) == list(range(ROWS))
 
 
-def test_a_savepoint_that_is_gone_by_then_is_named(tmp_path: Path) -> None:
-    savepoint = stopped(tmp_path)
+def test_a_savepoint_that_is_gone_by_then_is_named(tmp_path: Path, savepoint: Path) -> None:
     with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=NEVER_S) as cluster:
         job = cluster.submit(copied(tmp_path / "two"), savepoint=savepoint)
         until(lambda: job.status().metrics.rows_in > 100, "it has read for a while")
@@ -76,8 +82,7 @@ def test_a_savepoint_that_is_gone_by_then_is_named(tmp_path: Path) -> None:
         assert f"'{savepoint}' holds no finished savepoint" in (job.status().error or "")
 
 
-def test_with_a_snapshot_of_its_own_it_needs_the_savepoint_no_more(tmp_path: Path) -> None:
-    savepoint = stopped(tmp_path)
+def test_with_a_snapshot_of_its_own_it_needs_the_savepoint_no_more(tmp_path: Path, savepoint: Path, first: Any) -> None:
     with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=0.2) as cluster:
         job = cluster.submit(copied(tmp_path / "two"), savepoint=savepoint)
         until(lambda: job.status().snapshot is not None, "it has a snapshot of its own")
@@ -86,7 +91,7 @@ def test_with_a_snapshot_of_its_own_it_needs_the_savepoint_no_more(tmp_path: Pat
         status = job.wait(60)
         assert (status.state, status.recoveries) == ("finished", 1)
         assert status.restored_from > 0
-    assert sorted(rows_in(tmp_path / "one") + rows_in(tmp_path / "two")) == list(range(ROWS))
+    assert sorted(first[1] + rows_in(tmp_path / "two")) == list(range(ROWS))
 
 
 def test_nothing_behind_the_savepoint_is_seen(tmp_path: Path) -> None:
