@@ -96,7 +96,8 @@ class Job:
         Its state is "finished" then, and `stopped_into` in its status names the savepoint. If that cannot be taken, the job
         goes on, and an error says why.
         """
-        return self._client.savepoint(self.id, place_of(savepoint), seconds_of(timeout_s), stops=True)
+        self._client.savepoint(self.id, place_of(savepoint), seconds_of(timeout_s), stops=True)
+        return self._client.job_status(self.id, _WAIT_S)  # its last figures are about to come
 
     def _prepare_end(self) -> None:
         if self.before_end is not None:

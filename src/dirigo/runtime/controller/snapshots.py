@@ -319,11 +319,11 @@ class Snapshots:
 
     def job_ended(self, job: JobRecord) -> None:
         """Whoever waits for a savepoint of it waits in vain."""
-        if job.snapshots is not None and job.stopped_into is None:
+        if job.snapshots is not None:
             how = {"finished": "has finished", "cancelled": "was cancelled"}.get(job.outcome or "", "has failed")
             taking = job.snapshots.taking
             self.savepoints.refuse_all(job, f"job '{job.name}' {how} before the savepoint was complete.")
-            for wanted in taking.saved if taking is not None else ():
+            for wanted in taking.saved if taking is not None and job.stopped_into is None else ():
                 wanted.tell(f"job '{job.name}' {how} before it could be stopped; its savepoint is complete.")
 
 

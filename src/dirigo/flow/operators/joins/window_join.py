@@ -88,7 +88,7 @@ class WindowJoin(Operator):
 
     @property
     def state_form(self) -> str:
-        return f"{self.windows} of {self._shape.form}"
+        return f"{self.windows!r} of {self._shape.form}"
 
     def restore_share(self, states: PartialStore, captures: Sequence[Any], share: Share) -> None:
         states.restore_share(captures, lambda side: self._keys[side], share)

@@ -120,7 +120,7 @@ class Sessions(Operator):
 
     @property
     def state_form(self) -> str:
-        return f"{self.window} of {form_of(self.summary)}"
+        return f"{self.window!r}, {self.lateness_ms} ms late at most, of {form_of(self.summary)}"
 
     def restore_share(self, states: PartialStore, captures: Sequence[Any], share: Share) -> None:
         states.restore_share(captures, lambda _: self.keys, share)

@@ -170,7 +170,7 @@ class Windowed(Operator):
 
     @property
     def state_form(self) -> str:
-        return f"{self.windows} of {form_of(self.summary)}"
+        return f"{self.windows!r}, {self.lateness_ms} ms late at most, of {form_of(self.summary)}"
 
     @property
     def can_be_divided(self) -> bool:
