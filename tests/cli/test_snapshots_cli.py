@@ -138,3 +138,35 @@ def test_a_job_tells_of_its_snapshots() -> None:
     assert "snapshot 18 could not be taken: the disk is full" in shown
     (note,) = notes([status])
     assert note.plain == "one~1 has come back 2 times; snapshot 18 could not be taken: the disk is full"
+
+
+def test_a_job_is_stopped_with_a_savepoint_and_another_goes_on(tmp_path: Path) -> None:
+    run("cluster", "start", "--workers", "2")
+    out, _ = run("submit", written(tmp_path, COUNTED))
+    (job,) = re.findall(r"submitted as (counted~\d+)", out)
+    until(lambda: status_of(job).metrics.rows_in > 0, "it has read something")
+    out, _ = run("savepoint", "counted", tmp_path / "first")
+    assert f"the savepoint of job {job} is in {tmp_path / 'first'}" in out
+    assert "is not empty" in refused("savepoint", "counted", tmp_path / "first")
+    out, _ = run("savepoint", "counted", tmp_path / "second", "--stop")
+    assert f"job {job} is stopped; go on with" in out
+    assert status_of(job).stopped_into == str(tmp_path / "second")
+    out, _ = run("snapshots", "--folder", tmp_path / "second", "--json", tmp_path / "listed.json")
+    (listed,) = json.loads((tmp_path / "listed.json").read_text())["snapshots"]
+    assert (listed["job"], listed["is_whole"]) == (job, True)
+    other = tmp_path / "other"
+    other.mkdir()
+    wrong = written(other, COUNTED.replace('time="ts")', 'time="ts", name="ticks")'))
+    told = refused("submit", wrong, "--savepoint", tmp_path / "second")
+    assert "cannot go on from the savepoint of job 'counted'" in told
+    assert "is not in it" in told
+    assert "takes the old name and the new one" in refused(
+        "submit", wrong, "--savepoint", tmp_path / "second", "--renamed", "a"
+    )
+    out, _ = run("submit", wrong, "--savepoint", tmp_path / "second", "--renamed", "generator=ticks", "--wait")
+    (again,) = [each for each in map(status_of, ("counted",)) if each.state == "finished"]
+    assert again.began_with == str(tmp_path / "second")
+    assert f"the savepoint in {tmp_path / 'second'}" in " ".join(rendered(job_details(again, time.time()), width=300))
+    files = [file for place in (tmp_path, other) for file in (place / "out").glob("*.jsonl")]
+    rows = [json.loads(line)["n"] for file in files for line in file.read_text().splitlines()]
+    assert sorted(rows) == list(range(3_000))

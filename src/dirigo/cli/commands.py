@@ -32,6 +32,7 @@ COMMANDS = (
     CommandEntry("jobs", RUN_AND_OPERATE, "List jobs, or tell all about one of them.", "dirigo.cli.jobs:jobs"),
     CommandEntry("cancel", RUN_AND_OPERATE, "Cancel a job.", "dirigo.cli.jobs:cancel"),
     CommandEntry("drain", RUN_AND_OPERATE, "End a job's sources, and let it finish what has come.", "dirigo.cli.jobs:drain"),
+    CommandEntry("savepoint", RUN_AND_OPERATE, "Keep a snapshot of a job, for another job.", "dirigo.cli.jobs:savepoint"),
     CommandEntry("snapshots", RUN_AND_OPERATE, "List the snapshots of jobs.", "dirigo.cli.snapshots:snapshots"),
     CommandEntry("top", RUN_AND_OPERATE, "Watch the workers and jobs of a cluster, live.", "dirigo.cli.top:top"),
 )

@@ -1,4 +1,4 @@
-"""``dirigo submit``, ``jobs``, ``cancel`` and ``drain``: jobs on a cluster that runs in the background."""
+"""``dirigo submit``, ``jobs``, ``cancel``, ``drain`` and ``savepoint``: jobs on a cluster that runs in the background."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from dirigo.flow.api.dataflow import Dataflow
 from dirigo.kernel import job_of
 from dirigo.runtime.client.client import Client
 from dirigo.runtime.client.job import Job
+from dirigo.runtime.client.savepoints import SAVEPOINT_S, place_of, seconds_of
 from dirigo.runtime.control import STOP_AFTER_S
 from dirigo.runtime.errors import ControlError
 from dirigo.spark.connection import Service, dataframes_of
@@ -53,6 +54,19 @@ def submit(
         help="How often a snapshot is taken; as often as the cluster says if not given.",
         show_default=False,
     ),
+    savepoint: str | None = typer.Option(
+        None,
+        "--savepoint",
+        metavar="PATH",
+        help="The folder of a savepoint that the job goes on from: a path, or a URI.",
+        show_default=False,
+    ),
+    dropped: list[str] = typer.Option(
+        [], "--dropped", metavar="NAME", help="An operator of the savepoint whose state is given up.", show_default=False
+    ),
+    renamed: list[str] = typer.Option(
+        [], "--renamed", metavar="OLD=NEW", help="An operator of the savepoint and its name now.", show_default=False
+    ),
     wait: bool = typer.Option(False, "--wait", "--follow", help="Show how the job gets on, and wait for its end."),
 ) -> None:
     """Run a dataflow of a Python file as a job on a cluster.
@@ -67,6 +81,8 @@ def submit(
 
         dirigo submit shop.py --flow orders --name orders-eu --budget 256MB
 
+        dirigo submit shop.py --savepoint /srv/savepoints/orders --renamed sums=totals
+
         dirigo submit shop.py --wait
     """
     with one_line_errors():
@@ -75,6 +91,9 @@ def submit(
             "name": name,
             "budget_bytes": bytes_of(budget, "--budget"),
             "snapshots_every": snapshots_every,
+            "savepoint": savepoint,
+            "dropped": dropped,
+            "renamed": _renames(renamed),
             **given(strategy),
         }
         if not wait:
@@ -85,6 +104,14 @@ def submit(
         else:
             console.print(escape(f"job '{job.name}' is submitted as {job.id}"))
             console.print(escape(f"watch it with 'dirigo top{named(cluster)}'"))
+
+
+def _renames(given: list[str]) -> dict[str, str]:
+    renames = dict(each.partition("=")[::2] for each in given)
+    for old, new in renames.items():
+        if not old or not new:
+            raise ControlError(f"--renamed takes the old name and the new one, such as sums=totals, not '{old or new}'.")
+    return renames
 
 
 def _refuse_what_belongs_here(flow: Dataflow) -> None:
@@ -199,3 +226,28 @@ def drain(job: str = _JobName, cluster: str = ClusterName) -> None:
     with connected(cluster) as client:
         status = client.end_sources(job)
     console.print(escape(f"job {status.id} reads no more, and finishes what it has; see 'dirigo jobs{named(cluster)}'"))
+
+
+def savepoint(
+    job: str = _JobName,
+    path: str = typer.Argument(metavar="PATH", help="An empty folder for it, or one that is not there: a path, or a URI."),
+    stop: bool = typer.Option(False, "--stop", help="End the job with it."),
+    timeout: float = typer.Option(SAVEPOINT_S, "--timeout", metavar="SECONDS", help="How long to wait for it."),
+    cluster: str = ClusterName,
+) -> None:
+    """Take a snapshot of a job now, and keep it in a folder of its own; another job can go on from it.
+
+    With --stop the job has come to exactly what the savepoint holds, and is finished.
+
+    Examples:
+
+        dirigo savepoint orders /srv/savepoints/orders
+
+        dirigo savepoint orders /srv/savepoints/orders --stop
+    """
+    with connected(cluster) as client:
+        status = client.savepoint(job, place_of(path), seconds_of(timeout), stops=stop)
+    console.print(escape(f"the savepoint of job {status.id} is in {place_of(path)}"), soft_wrap=True)
+    if stop:
+        again = f"dirigo submit FILE.py --savepoint {path}{named(cluster)}"
+        console.print(escape(f"job {status.id} is stopped; go on with '{again}'"), soft_wrap=True)

@@ -16,6 +16,7 @@ from dirigo.cli.connection import DEFAULT_CLUSTER, one_line_errors
 from dirigo.cli.display.amounts import NOTHING, shown_bytes, shown_seconds
 from dirigo.cli.display.output import JsonFile, console, write_json
 from dirigo.cli.display.status_tables import plain_table
+from dirigo.runtime.snapshots.savepoint import savepoint_in
 from dirigo.runtime.snapshots.store import SnapshotInfo, list_snapshots
 from dirigo.spark.service.service import snapshots_folder
 
@@ -26,25 +27,30 @@ def snapshots(
         None,
         "--folder",
         metavar="URI",
-        help="The folder that was given for snapshots, if not the cluster's own.",
+        help="The folder that was given for snapshots, if not the cluster's own; or that of a savepoint.",
         show_default=False,
     ),
     json_file: Path | None = JsonFile,
 ) -> None:
     """List the snapshots of jobs: how old and how large each is, and how long it took. No cluster has to run.
 
-    --folder is what `dirigo cluster start --snapshots` was given; there, too, each cluster has a folder of its name.
+    --folder is what `dirigo cluster start --snapshots` was given; there, too, each cluster has a folder of its name. The
+    folder of a savepoint is shown as it is.
 
     Examples:
 
         dirigo snapshots
 
+        dirigo snapshots --folder /srv/savepoints/orders
+
         dirigo snapshots --folder s3://bucket/snapshots --name big --json build/snapshots.json
     """
     with one_line_errors():
-        where = snapshots_folder(name, absolute(folder or ""))
+        given = absolute(folder or "")
+        found = savepoint_in(given) if given else []
+        where = given if found else snapshots_folder(name, given)
         assert where is not None
-        found = list_snapshots(where)
+        found = found or list_snapshots(where)
     if found:
         console.print(snapshots_table(found, time.time()))
         for each in found:

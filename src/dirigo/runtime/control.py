@@ -245,6 +245,14 @@ class Pulse(_Record, frozen=True):
     """The controller lives."""
 
 
+class Beginning(msgspec.Struct, frozen=True):
+    """The savepoint of another job that a job begins with, and how operators have changed since."""
+
+    place: str
+    dropped: tuple[str, ...] = ()  # operators of the savepoint whose states are given up
+    renamed: dict[str, str] = {}  # names in the savepoint -> names now
+
+
 class Install(_Record, frozen=True):
     """Make a job's actors known; nothing runs yet."""
 
@@ -255,6 +263,7 @@ class Install(_Record, frozen=True):
     strategy: bytes
     snapshots: str = ""  # the folder of all snapshots; none are taken if there is none
     restore: int = 0  # the number of the snapshot that it goes on from; 0: from the beginning
+    beginning: Beginning | None = None  # which is this savepoint, if there is one
 
 
 class Start(_Record, frozen=True):
@@ -293,6 +302,13 @@ class TakeSnapshot(_Record, frozen=True):
     job: str
     number: int
     rewrite: tuple[str, ...] = ()  # places of actors whose states are to be written anew, unchanged or not
+    stops: bool = False  # the sources are not read any further
+
+
+class ReadOn(_Record, frozen=True):
+    """The job is not stopped after all: read its sources again."""
+
+    job: str
 
 
 class CommitSnapshot(_Record, frozen=True):
@@ -327,6 +343,7 @@ ToWorker = (
     | DrainJob
     | Remove
     | TakeSnapshot
+    | ReadOn
     | CommitSnapshot
     | Release
     | Stop
@@ -392,6 +409,7 @@ class Submit(_Record, frozen=True):
     strategy_name: str = ""
     claim: str = ""  # of the places that it writes to
     snapshots_every_s: float | None = None  # the cluster's if there is none
+    beginning: Beginning | None = None  # a savepoint that it begins with
 
 
 class ClaimPlaces(_Record, frozen=True):
@@ -420,6 +438,15 @@ class EndSources(_Record, frozen=True):
 
     job: str
     source: str | None = None
+
+
+class TakeSavepoint(_Record, frozen=True):
+    """Take a snapshot of a job now, and copy it into a folder of its own. Answered when that is complete, or cannot be."""
+
+    job: str
+    place: str
+    wait_s: float
+    stops: bool = False  # the job ends there
 
 
 class FailJob(_Record, frozen=True):
@@ -484,7 +511,7 @@ class IsCommitting(_Record, frozen=True):
 
 LogRequest = GetLog | ReadLog
 
-JobRequest = Submit | ClaimPlaces | GetJob | CancelJob | EndSources | FailJob
+JobRequest = Submit | ClaimPlaces | GetJob | CancelJob | EndSources | TakeSavepoint | FailJob
 Request = GetStatus | JobRequest | Resize | StopCluster | GetPlaces | ReleaseBatch | IsCommitting
 
 

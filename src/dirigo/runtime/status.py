@@ -62,6 +62,8 @@ class JobStatus(msgspec.Struct, frozen=True):
     recoveries: int = 0
     recovered_in_s: float | None = None  # how long it took the last time, until the job ran again
     restored_from: int = 0  # the snapshot that this generation began with; 0 if it began with nothing
+    began_with: str | None = None  # the savepoint of another job
+    stopped_into: str | None = None  # the savepoint with which it was ended: it is finished, but not its sources
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):

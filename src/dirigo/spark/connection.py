@@ -6,7 +6,8 @@ What needs Spark is imported when it is used: most jobs have no DataFrames, and 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -54,6 +55,9 @@ class Service:
         strategy: StrategyLike | None = None,
         budget_bytes: int = BUDGET_BYTES,
         snapshots_every: Duration | None = None,
+        savepoint: str | Path | None = None,
+        dropped: Sequence[str] = (),
+        renamed: Mapping[str, str] | None = None,
     ) -> Job:
         """Run a flow as a job beside the others. When more than `budget_bytes` of it wait, its sources stop for a while.
 
@@ -63,6 +67,10 @@ class Service:
         `snapshots_every`: how often a snapshot of the job is taken, if not as often as the service says. It needs a service
         with a folder for snapshots.
 
+        `savepoint`: the folder of a savepoint, a URI or a path. The job goes on from there, as a new one: sources where they
+        were, operators with what they kept. They are matched by their names. `dropped` names operators of the savepoint
+        whose states are given up, and `renamed` those that have another name now: `{"old": "new"}`.
+
         The queries of DataFrames in it run in their own Spark sessions, and rows for sinks such as to_memory() come to this
         process, both until the job is over or the connection is closed.
         """
@@ -70,7 +78,14 @@ class Service:
         if sessions:
             self._prepare_feeding(list(sessions.values()))
         job = self.client.submit(
-            flow, name=name, strategy=strategy, budget_bytes=budget_bytes, snapshots_every=snapshots_every
+            flow,
+            name=name,
+            strategy=strategy,
+            budget_bytes=budget_bytes,
+            snapshots_every=snapshots_every,
+            savepoint=savepoint,
+            dropped=dropped,
+            renamed=renamed,
         )
         if sessions and self._feeding is not None:
             self._feeding.start(flow, job)

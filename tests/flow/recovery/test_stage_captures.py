@@ -14,6 +14,7 @@ import dirigo as dg
 from dirigo.flow.errors import CaptureFailure, OperatorFailure
 from dirigo.flow.event_time.watermark import END, ChannelWatermarks, Watermark
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
+from dirigo.flow.plan.description import PlanDescription
 from dirigo.flow.plan.plan import Plan
 from dirigo.flow.plan.snapshot_barrier import SnapshotBarrier
 from dirigo.flow.plan.stage import Stage, StageBehaviour
@@ -160,7 +161,7 @@ def test_batches_with_types_of_a_users_are_read_without_their_class() -> None:
     batch = pa.RecordBatch.from_arrays([pa.ExtensionArray.from_storage(Money(), pa.array([1, 2]))], ["price"])
     states = StageStates(["job/a/0"], PartialStore(), "windows")
     states.own.add(PartialKey(0, 0), batch)  # type: ignore[attr-defined]
-    snapshot = SnapshotTaken(1, captures={"windows/0": states.capture()})
+    snapshot = SnapshotTaken(1, PlanDescription(operators=()), captures={"windows/0": states.capture()})
     read = read_again(snapshot)
     assert read is not None
     again = StageStates(["job/a/0"], PartialStore(), "windows")

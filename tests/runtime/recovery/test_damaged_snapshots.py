@@ -49,7 +49,7 @@ class Uncounted(Writer):
 def damage_the_last(cluster: LocalCluster, job: Job, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Flip a bit in the last manifest, after which there will be no other, and kill a worker of the job."""
     until(lambda: (found := job.status().snapshot) is not None and found.number >= 2, "a second snapshot is there")
-    monkeypatch.setattr(cluster.controller._snapshots, "look", lambda _: None)
+    monkeypatch.setattr(cluster.controller.snapshots, "look", lambda _: None)
     time.sleep(1.0)  # for the one that may be under way
     last = job.status().snapshot
     assert last is not None

@@ -66,6 +66,10 @@ def _snapshots(job: JobStatus, now_s: float) -> list[tuple[str, str | Text]]:
         age = shown_seconds(max(0.0, now_s - last.began_s))
         sizes = f"{shown_bytes(last.total_bytes)}, {shown_bytes(last.written_bytes)} of it written"
         facts.append(("snapshot", f"{last.number}, {age} old, took {shown_seconds(last.duration_s)}, {sizes}"))
+    if job.began_with:
+        facts.append(("began with", Text(f"the savepoint in {job.began_with}")))
+    if job.stopped_into:
+        facts.append(("stopped", Text(f"with the savepoint in {job.stopped_into}")))
     if job.recoveries:
         took = f", the last time within {shown_seconds(job.recovered_in_s)}" if job.recovered_in_s is not None else ""
         facts.append(("recoveries", f"{job.recoveries}{took}; this is generation {job.generation}"))

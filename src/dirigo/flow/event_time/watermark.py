@@ -6,7 +6,7 @@ passes (it is a SYNC_CHANNEL critical message), so that it means the same howeve
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -72,6 +72,12 @@ class ChannelWatermarks:
         self._times = {upstreams[place]: time for place, time in captured.times.items()}
         self._idle = {upstreams[place] for place in captured.idle}
         self.watermark = captured.watermark
+
+    def begin(self, times: Mapping[Address, int], idle: Collection[Address], watermark: int | None) -> None:
+        """Go on from a savepoint, with each channel as far as its sender; without ``watermark`` as far as these are."""
+        self._times = dict(times)
+        self._idle = set(idle)
+        self.watermark = self._reached() if watermark is None else watermark
 
     def end(self) -> None:
         """Be where all channels have ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
@@ -12,7 +13,8 @@ import pyarrow as pa
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.exchange.edge import ByKey, ByTime, Exchange
 from dirigo.flow.exchange.emitter import Emitter
-from dirigo.flow.operators.operator import Operator
+from dirigo.flow.exchange.shares import Share
+from dirigo.flow.operators.operator import Operator, told_schema
 from dirigo.flow.plan.states import WholeState
 from dirigo.flow.rows.grouping import Grouping
 from dirigo.flow.rows.held_bytes import held_bytes
@@ -113,6 +115,23 @@ class Deduplicate(Operator):
         return (
             WholeState(set) if self._within_ms is None else WholeState(Passed, held_bytes, Passed.capture, Passed.restored)
         )
+
+    @property
+    def state_form(self) -> str:
+        what = "keys" if self._within_ms is None else "keys and their times"
+        return f"{what}: {told_schema(pa.schema([self.schema.field(key) for key in self.keys]))}"
+
+    def restore_share(self, states: WholeState[Any], captures: Sequence[Any], share: Share) -> None:
+        kinds = [self.schema.field(key).type for key in self.keys]
+        if self._within_ms is None:
+            for captured in captures:
+                states.value |= set(share.keys(restored(captured), kinds, as_tuples=False))
+            return
+        times_of: dict[Any, list[int]] = {}
+        for captured in captures:
+            held = restored(captured)
+            times_of |= {key: held[key] for key in share.keys(held, kinds, as_tuples=False)}
+        states.value = Passed.restored(times_of)
 
     def on_rows(self, states: WholeState[Any], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         if self._within_ms is None or self.time is None:

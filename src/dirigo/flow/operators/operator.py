@@ -6,13 +6,16 @@ as ``states``; what it emits goes to ``emitter``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from dirigo.flow.errors import FlowError
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.exchange.edge import Exchange, Onward
 from dirigo.flow.exchange.emitter import Emitter
+from dirigo.flow.exchange.shares import Share
 from dirigo.flow.plan.states import Nothing, OperatorStates
 
 
@@ -64,3 +67,37 @@ class Operator:
     def on_critical(self, states: Any, payload: Any, emitter: Emitter) -> bool:
         """A critical message of a user's function upstream; False has it passed on to everybody downstream."""
         return False
+
+    # --- savepoints ----------------------------------------------------------------------------------------------------
+
+    @property
+    def state_form(self) -> str:
+        """What a capture of its states consists of, as a text: where it is another, that capture cannot be restored.
+
+        Empty if it keeps nothing.
+        """
+        return ""
+
+    @property
+    def can_be_divided(self) -> bool:
+        """Whether its states can be restored in another number of partitions than they were captured in."""
+        return self.is_keyed or not self.state_form
+
+    def restore_share(self, states: Any, captures: Sequence[Any], share: Share) -> None:
+        """Hold that part of what all partitions of another job have held whose keys belong here now.
+
+        ``captures`` are not changed: other partitions get theirs of them. An operator that ``can_be_divided`` has this.
+        """
+        raise FlowError(
+            f"the states of operator '{self.name}' ({self.describe()}) cannot be divided anew; resume with as many "
+            "partitions as before."
+        )
+
+    def share_of_timers(self, payloads: Sequence[Any], share: Share) -> list[bool]:
+        """Which timers of other partitions this one needs; what one means to nobody does no harm."""
+        return [True] * len(payloads)
+
+
+def told_schema(schema: pa.Schema) -> str:
+    """The columns of a schema in a line."""
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,11 +10,13 @@ import pyarrow as pa
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.exchange.edge import ByKey, Exchange
 from dirigo.flow.exchange.emitter import Emitter
-from dirigo.flow.operators.operator import Operator
+from dirigo.flow.exchange.shares import Share
+from dirigo.flow.operators.operator import Operator, told_schema
 from dirigo.flow.operators.windows.row_functions import combined
 from dirigo.flow.plan.states import WholeState
 from dirigo.flow.rows.bad_rows import Bad
 from dirigo.flow.rows.row import BadRowError, Row, batch_of, rows_of, told
+from dirigo.state import restored
 
 
 class Scan(Operator):
@@ -43,6 +45,16 @@ class Scan(Operator):
 
     def new_states(self) -> WholeState[dict[Any, Any]]:
         return WholeState(dict)
+
+    @property
+    def state_form(self) -> str:
+        return f"by {', '.join(self.keys)}: {told_schema(self.schema)}"
+
+    def restore_share(self, states: WholeState[dict[Any, Any]], captures: Sequence[Any], share: Share) -> None:
+        kinds = [self.schema.field(key).type for key in self.keys]
+        for captured in captures:
+            so_far = restored(captured)
+            states.value |= {key: so_far[key] for key in share.keys(so_far, kinds, as_tuples=True)}
 
     def on_rows(self, states: WholeState[dict[Any, Any]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         so_far = states.value

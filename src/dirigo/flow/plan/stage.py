@@ -167,7 +167,8 @@ class StageBehaviour:
         states = self._states
         before, now = states.watermark, states.progress.watermark
         # What the operator emits now precedes the new watermark, so it is measured against the old one.
-        self._operator.on_watermark(states.own, before, now, emitter)
+        if not states.is_over:
+            self._operator.on_watermark(states.own, before, now, emitter)
         states.watermark = now
         held_back = self._operator.holds_back_ms
         return now >= END or passes(before - held_back, now - held_back, self._told_grid_ms)

@@ -48,6 +48,7 @@ class StageHead(NamedTuple):
 
     watermark: int
     progress: ChannelProgress
+    is_over: bool = False
 
 
 class StageCapture(NamedTuple):
@@ -60,13 +61,14 @@ class StageCapture(NamedTuple):
 class StageStates:
     """What the kernel moves for a stage. Only ``own`` has partial values; time belongs to the lessor."""
 
-    __slots__ = ("_operator", "own", "progress", "watermark")
+    __slots__ = ("_operator", "is_over", "own", "progress", "watermark")
 
     def __init__(self, upstreams: Iterable[Address], own: OperatorStates, operator: str) -> None:
         self._operator = operator
         self.own = own
         self.progress = ChannelWatermarks(upstreams)
         self.watermark = BEGINNING  # as far as this instance knows
+        self.is_over = False  # it had ended before the savepoint that the job began with, and only hears of the end again
 
     def take(self) -> Any:
         return self.own.take()
@@ -102,13 +104,13 @@ class StageStates:
         except Exception as error:  # pickling may run user code
             what = f"the state of operator '{self._operator}' cannot be kept in a snapshot: {said(error)}"
             raise CaptureFailure(what) from error
-        return StageCapture(StageHead(self.watermark, self.progress.capture()), own)
+        return StageCapture(StageHead(self.watermark, self.progress.capture(), self.is_over), own)
 
     def restore(self, captured: StageCapture) -> None:
         """Be as the same actor was in another generation; raises OperatorFailure if that cannot be."""
         try:
             self.progress.restore(captured.head.progress)
-            self.watermark = captured.head.watermark
+            self.watermark, self.is_over = captured.head.watermark, captured.head.is_over
             if captured.own is not None:
                 self.own.restore(captured.own)
         except Exception as error:  # unpickling may run user code

@@ -8,11 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from dirigo.flow.errors import FlowError
 from dirigo.flow.rows.row import python_values
 from dirigo.flow.rows.unreadable import NO_FORM, Unreadable, values_told
 
 # Stands for every NaN of a column of floats, in which there is no text; it has to stay equal to itself on its way elsewhere.
 _NOT_A_NUMBER = "nan"
+_NOTHING = type(None)
 
 
 class OddKey:
@@ -73,6 +75,34 @@ def forms_of(batch: pa.RecordBatch, names: Sequence[str]) -> list[Any]:
     """Something for each row that stands for its key; nulls are values like any other. It does not tell the key itself."""
     columns = [_forms(batch.column(name)) for name in names]
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def arrays_of_keys(keys: Sequence[Any], kinds: Sequence[pa.DataType], *, as_tuples: bool = False) -> list[pa.Array]:
+    """The columns that keys, or forms of keys, were read from: to divide them anew as rows are divided.
+
+    ``as_tuples``: whether a key of one column is a tuple, too.
+    """
+    columns = list(zip(*keys, strict=True)) if as_tuples or len(kinds) > 1 else [keys]
+    return [_array_of(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+
+
+def _array_of(forms: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values, forms of values, or odd keys as a column whose values are those of the rows."""
+    if pa.types.is_dictionary(kind):
+        return _array_of(forms, kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _array_of([each.form if isinstance(each, OddKey) else each for each in forms], kind.storage_type)
+    if pa.types.is_nested(kind):
+        values = [_value_of(each) for each in forms]
+        if any(isinstance(each, str) for each in values):  # only its text is known, as of a row of a deduplicate
+            raise FlowError(f"keys of type {kind} cannot be divided anew; resume with as many partitions as before.")
+        return pa.array(values, kind)
+    forms = [each.form if isinstance(each, OddKey) else each for each in forms]
+    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64) and all(type(each) in (int, _NOTHING) for each in forms):
+        return pa.array(forms, pa.int64() if kind.bit_width == 64 else pa.int32()).view(kind)
+    if pa.types.is_floating(kind):
+        forms = [float("nan") if each == _NOT_A_NUMBER else each for each in forms]
+    return pa.array(forms, kind)
 
 
 def _forms(column: pa.Array) -> list[Any]:

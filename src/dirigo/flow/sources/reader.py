@@ -41,6 +41,8 @@ class ReaderCapture(msgspec.Struct, frozen=True):
     is_idle: bool
     holds_time: bool
     has_ended: bool
+    ends_at_once: bool = False
+    """It had ended before the savepoint that the job began with, and tells only that."""
 
 
 class SourceReader:
@@ -65,6 +67,7 @@ class SourceReader:
         self._is_idle = False
         self._holds_time = False  # the last read_batch said that more rows of its age follow
         self._quiet_since_s: float | None = None
+        self._ends_at_once = False
 
     def __getstate__(self) -> dict[str, Any]:
         """A split stays in its process: whoever reads it opens it."""
@@ -82,6 +85,10 @@ class SourceReader:
         """What to emit now: perhaps rows, perhaps a watermark, at last the end. Empty: nothing has come, ask again later."""
         if self.has_ended:
             return ()
+        if self._ends_at_once:
+            told: list[Output | CriticalOutput] = []
+            self.end(told, now_s)
+            return told
         with self._failures_named():
             read_batch = self.split.read(rows_max)
         outputs: list[Output | CriticalOutput] = []
@@ -121,13 +128,20 @@ class SourceReader:
     def capture(self) -> ReaderCapture:
         """What a snapshot keeps. It is taken between two reads."""
         position = None
-        if not self.has_ended:
+        if not (self.has_ended or self._ends_at_once):
             with self._failures_named():
                 position = self.split.position() if self.source.is_replayable else None
             if position is None:
                 raise FlowError(f"the source '{self.source.name}' cannot be read again from a position.")
         return ReaderCapture(
-            position, self.rows, self.newest_ms, self.watermark, self._is_idle, self._holds_time, self.has_ended
+            position,
+            self.rows,
+            self.newest_ms,
+            self.watermark,
+            self._is_idle,
+            self._holds_time,
+            self.has_ended,
+            self._ends_at_once,
         )
 
     def restore(self, capture: ReaderCapture) -> None:
@@ -138,12 +152,21 @@ class SourceReader:
         self.rows = capture.rows
         self.newest_ms, self.watermark = capture.newest_ms, capture.watermark
         self._is_idle, self._holds_time = capture.is_idle, capture.holds_time
-        self.has_ended = capture.has_ended
+        self.has_ended, self._ends_at_once = capture.has_ended, capture.ends_at_once
         with self._failures_named():
-            if capture.has_ended:
+            if capture.has_ended or capture.ends_at_once:
                 self.split.close()
             else:
                 self.split.seek(capture.position)
+
+    def resume(self, capture: ReaderCapture | None) -> None:
+        """Go on from a savepoint in another job. One that had ended then, or of which nothing was kept because the job had,
+        tells those downstream once more that it has: they are new."""
+        if capture is None or capture.has_ended or capture.ends_at_once:
+            self._ends_at_once = True
+            self.split.close()
+        else:
+            self.restore(capture)
 
     @contextmanager
     def _failures_named(self) -> Iterator[None]:

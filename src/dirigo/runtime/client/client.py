@@ -8,8 +8,9 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -21,6 +22,7 @@ from dirigo.flow.api.duration import Duration, positive_milliseconds
 from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.runtime import control
 from dirigo.runtime.client.job import Job
+from dirigo.runtime.client.savepoints import beginning_of
 from dirigo.runtime.client.shipment import manifest_of, named_shipment, ship
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.transport.fragments import cut
@@ -114,12 +116,17 @@ class Client:
         strategy: StrategyLike | None = None,
         budget_bytes: int = BUDGET_BYTES,
         snapshots_every: Duration | None = None,
+        savepoint: str | Path | None = None,
+        dropped: Sequence[str] = (),
+        renamed: Mapping[str, str] | None = None,
     ) -> Job:
         """Run a flow as a job. Rows for sinks such as to_memory() come back to this process while the job runs.
 
         `strategy`: what schedules it, if not the cluster's; a name, "module:Class", or a ``Strategy``. Jobs with the same
         strategy are scheduled together. `budget_bytes`: when more than this waits in the job's queues, its sources stop
         for a while. `snapshots_every`: how often a snapshot is taken, if not as often as the cluster says.
+        `savepoint`: the folder of one, with which the job begins; `dropped` names operators in it that nobody goes on from,
+        and `renamed` those that have another name now.
         """
         every_s = None if snapshots_every is None else positive_milliseconds(snapshots_every, "snapshots_every") / 1000
         if budget_bytes < 1:
@@ -128,12 +135,15 @@ class Client:
             check_name(name, "a job needs a name")
         bound = BoundJob(flow, name=name)
         bound.plan.close_splits()
+        beginning = beginning_of(bound.plan, savepoint, dropped, renamed)
         shipment = ship(bound.plan, flow.name)
         code, code_name = (None, "") if strategy is None else named_shipment(strategy)
         manifest = manifest_of(bound)
         with self._claimed(bound.name, manifest.places) as claim:
             bound.prepare_sinks()
-            request = control.Submit(bound.name, shipment, manifest, budget_bytes, code, code_name, claim, every_s)
+            request = control.Submit(
+                bound.name, shipment, manifest, budget_bytes, code, code_name, claim, every_s, beginning
+            )
             status = self._ask(request, control.JobStatus)
         return Job(self, status, [(each.name, each.sink, plain_schema(each.schema)) for each in bound.outside_sinks()])
 
@@ -167,6 +177,9 @@ class Client:
 
     def end_sources(self, name: str, source: str | None = None) -> control.JobStatus:
         return self._ask(control.EndSources(name, source), control.JobStatus)
+
+    def savepoint(self, name: str, place: str, wait_s: float, *, stops: bool = False) -> control.JobStatus:
+        return self._ask(control.TakeSavepoint(name, place, wait_s, stops), control.JobStatus, wait_s)
 
     def fail(self, name: str, error: str) -> None:
         self._ask(control.FailJob(name, error), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dirigo.errors import DirigoError
@@ -11,6 +12,7 @@ from dirigo.flow.sinks.sink import Sink
 from dirigo.runtime import control
 from dirigo.runtime.client.notebook import job_html, unknown_html
 from dirigo.runtime.client.results import JobResults
+from dirigo.runtime.client.savepoints import SAVEPOINT_S, place_of, seconds_of
 from dirigo.runtime.errors import JobFailed, StillRunning
 from dirigo.runtime.results.reader import ResultsReader
 
@@ -77,6 +79,25 @@ class Job:
         """Stop reading the sources; what has been read is worked to its end, and open windows are closed."""
         self._prepare_end()
         self._client.end_sources(self.id)
+
+    # --- savepoints ----------------------------------------------------------------------------------------------------
+
+    def savepoint(self, path: str | Path, *, timeout_s: float = SAVEPOINT_S) -> None:
+        """Take a snapshot now, and copy it into a folder of its own, which has to be empty; the job goes on.
+
+        `path`: a URI or a path that the service sees. It returns when the savepoint is complete; an error says why there is
+        none, or none within `timeout_s`.
+        """
+        self._client.savepoint(self.id, place_of(path), seconds_of(timeout_s))
+
+    def stop(self, *, savepoint: str | Path, timeout_s: float = SAVEPOINT_S) -> control.JobStatus:
+        """Take a savepoint, and end the job with it: it has come to exactly what the savepoint holds, and no more.
+
+        Its state is "finished" then, and `stopped_into` in its status names the savepoint. If that cannot be taken, the job
+        goes on, and an error says why.
+        """
+        self._client.savepoint(self.id, place_of(savepoint), seconds_of(timeout_s), stops=True)
+        return self._client.job_status(self.id, _WAIT_S)  # its last figures are about to come
 
     def _prepare_end(self) -> None:
         if self.before_end is not None:

@@ -26,6 +26,7 @@ import cloudpickle
 from dirigo.flow.api.strategy import strategy_of
 from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.plan.bound_job import BoundJob
+from dirigo.flow.plan.description import describe, written
 from dirigo.flow.plan.plan import Plan
 from dirigo.flow.sinks.sink import Sink, place_of
 from dirigo.flow.sources.pushed import PushedSource
@@ -114,6 +115,7 @@ def manifest_of(job: BoundJob) -> Manifest:
         places,
         tuple(fixed),
         len(job.readers),
+        written(describe(job.plan)),
     )
 
 

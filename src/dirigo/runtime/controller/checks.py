@@ -49,6 +49,7 @@ _DOING: Final[dict[type, str]] = {
     control.ClaimPlaces: "submit a job",
     control.CancelJob: "cancel a job",
     control.EndSources: "end the sources of a job",
+    control.TakeSavepoint: "take a savepoint",
     control.FailJob: "fail a job",
     control.Resize: "change the number of workers",
     control.StopCluster: "stop the cluster",
@@ -94,6 +95,10 @@ def check_request(request: control.Request | control.LogRequest) -> None:
             _check_looked_up(request.query, "a query")
         case control.CancelJob() | control.FailJob():
             _check_looked_up(request.job, "a job")
+        case control.TakeSavepoint():
+            _check_looked_up(request.job, "a job")
+            _check_savepoint(request.place)
+            _check_seconds(request.wait_s)
         case control.EndSources() | control.GetPlaces():
             _check_looked_up(request.job, "a job")
             if request.source is not None:
@@ -139,12 +144,27 @@ def _check_submission(request: control.Submit) -> None:
             _check_schema(schema, name)
     _check_looked_up(request.claim, "a claim")
     _check_places(manifest.places)
+    _check_range(len(manifest.plan), 0, SCHEMA_BYTES_MOST, "the size of the description of a dataflow")
+    if request.beginning is not None:
+        _check_beginning(request.beginning)
     if manifest.latency_ms is not None:
         _check_range(manifest.latency_ms, 1, _INTEGER_MOST, "the objective of a job in ms")
     if manifest.target is not None and not 0 < manifest.target <= 1:
         raise ControlError(f"the target of a job is a share above 0 and at most 1, not {manifest.target}.")
     with _told_shortly():
         checked_labels(manifest.labels, "a job")
+
+
+def _check_beginning(beginning: control.Beginning) -> None:
+    _check_savepoint(beginning.place)
+    _check_range(len(beginning.dropped), 0, ACTORS_MOST, "the number of operators that are dropped")
+    _check_range(len(beginning.renamed), 0, ACTORS_MOST, "the number of operators that are renamed")
+    for name in (*beginning.dropped, *beginning.renamed, *beginning.renamed.values()):
+        _check_plain_name(name, "an operator needs a name")
+
+
+def _check_savepoint(place: str) -> None:
+    _check_range(len(place), 1, _PLACE_LETTERS_MOST, "the length of the place of a savepoint")
 
 
 def _check_plain_name(name: str, what: str) -> None:

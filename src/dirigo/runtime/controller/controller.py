@@ -126,7 +126,7 @@ class Controller:
         self.access = control.Access(self.run_id, self._endpoint, self.logs.endpoint, keys(CLIENT), lesser)
         self._placement = Placement(self)
         self._requests = Requests(self)
-        self._snapshots = Snapshots(self)
+        self.snapshots = Snapshots(self)
         self.recovery = Recovery(self, snapshots)
         every_s = snapshots_every_s if snapshots is not None else None
         self.submissions = Submissions(self, strategy, every_s)
@@ -276,7 +276,7 @@ class Controller:
                 self.fail(name, error, None)
             elif job is not None and (job.snapshots is None or self._has_ended_now(job)):
                 job.logs_ended = True
-                self._snapshots.logs_ended(job)
+                self.snapshots.logs_ended(job)
                 self.look_for_the_end(job)
 
         self._call(note)
@@ -290,7 +290,7 @@ class Controller:
 
         def note() -> None:
             if (job := self.jobs.get(name)) is not None:
-                self._snapshots.logs_cut(job, number, dict(cuts))
+                self.snapshots.logs_cut(job, number, dict(cuts))
 
         self._call(note)
 
@@ -321,7 +321,7 @@ class Controller:
                 self._settle(self.jobs[name])
         self._fill_slots()
         self._placement.place_waiting(now)
-        self._snapshots.look(now)
+        self.snapshots.look(now)
         self._requests.look(now)
 
     # --- workers -------------------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class Controller:
                     job.ended_leaves.add(record.address)
                     self.look_for_the_end(job)
                 elif job is not None:
-                    self._snapshots.actor_ended(job, record.address.partition("/")[2])
+                    self.snapshots.actor_ended(job, record.address.partition("/")[2])
             case control.ActorFailed():
                 job = self.of_run(record.job)
                 if job is not None and record.lost:
@@ -364,10 +364,10 @@ class Controller:
                     self.fail(job.id, record.error, record.traceback)
             case control.Captured():
                 if (job := self.of_run(record.job)) is not None:
-                    self._snapshots.captured(job, record)
+                    self.snapshots.captured(job, record)
             case control.Committed():
                 if (job := self.of_run(record.job)) is not None:
-                    self._snapshots.committed(job, slot.worker, record.number)
+                    self.snapshots.committed(job, slot.worker, record.number)
             case control.Removed():
                 self._note_removed(slot, record)
             case control.Released():
@@ -532,7 +532,7 @@ class Controller:
             self.end(job, "failed", job.error)
 
     def look_for_the_end(self, job: JobRecord) -> None:
-        if job.is_live and job.outcome is None and job.is_complete and self._snapshots.finish(job):
+        if job.is_live and job.outcome is None and job.is_complete and self.snapshots.finish(job):
             self.end(job, "finished", None)
 
     def end(self, job: JobRecord, outcome: str, error: str | None) -> None:
@@ -540,7 +540,8 @@ class Controller:
         job.outcome = outcome
         goes_on = self.failure is not None and job.snapshots is not None  # in the next service
         told = {"finished": None, "cancelled": "it was cancelled"}.get(outcome, error)
-        self.logs.close_job(job.id, told, goes_on=goes_on)
+        self.logs.close_job(job.id, told, goes_on=goes_on, is_cut=job.stopped_into is not None)
+        self.snapshots.job_ended(job)
         job.removing = {worker for worker in job.installed | job.installing if self.slots[worker].is_there}
         self._last_figures_until[job.id] = time.monotonic() + LAST_FIGURES_S
         self.order_all(job.removing, control.Remove(job.run, goes_on=goes_on))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dirigo.kernel import operator_of
-from dirigo.runtime.control import AttemptRef, Install, JobFigures, JobMetrics, JobStatus, Manifest
+from dirigo.runtime.control import AttemptRef, Beginning, Install, JobFigures, JobMetrics, JobStatus, Manifest
 from dirigo.runtime.generations import run_of
 from dirigo.scheduling.accounting import percentiles, summed
 
@@ -75,6 +75,8 @@ class JobRecord:
     runs_since_s: float = 0.0  # this generation, by the monotonic clock
     losses_in_row: int = 0  # without a snapshot of a generation that had run for a while
     last_culprit: str | None = None  # the actor that was executing when a worker was lost
+    beginning: Beginning | None = None  # the savepoint that it goes on from as long as it has no snapshot of its own
+    stopped_into: str | None = None  # the savepoint that it ends with
     earlier: list[JobFigures] = field(default_factory=list)  # of generations that are over
 
     @property
@@ -125,7 +127,9 @@ class JobRecord:
 
     def install(self) -> Install:
         root = self.snapshots.root if self.snapshots is not None else ""
-        return Install(self.run, self.shipment, self.workers, self.budget_bytes, self.strategy, root, self.restore)
+        return Install(
+            self.run, self.shipment, self.workers, self.budget_bytes, self.strategy, root, self.restore, self.beginning
+        )
 
     def was_served_by(self, worker: int) -> bool:
         figures = self.figures.get(worker)
@@ -201,6 +205,8 @@ class JobRecord:
             self.recoveries,
             self.recovered_in_s,
             self.restore,
+            None if self.beginning is None else self.beginning.place,
+            self.stopped_into,
         )
 
 

@@ -49,6 +49,7 @@ class ResumableJob(msgspec.Struct, frozen=True):
     every_s: float
     generation: int
     recoveries: int
+    beginning: control.Beginning | None = None
 
 
 _decoder = msgspec.msgpack.Decoder(ResumableJob)
@@ -214,6 +215,7 @@ class Recovery:
             stored.strategy_name,
             stored.submitted_s,
         )
+        job.beginning = stored.beginning
         job.generation, job.recoveries = stored.generation + 1, stored.recoveries + 1
         job.recovering_since_s = time.monotonic()
         job.logs_ended = not stored.manifest.sinks
@@ -257,6 +259,7 @@ def _stored(job: JobRecord, snapshots: JobSnapshots) -> StoredJob:
         snapshots.every_s,
         job.generation,
         job.recoveries,
+        job.beginning,
     )
     return StoredJob(job=job.id, name=job.name, began_s=job.submitted_s, content=msgspec.msgpack.encode(content))
 

@@ -14,6 +14,7 @@ from dirigo.flow.errors import cut_text
 from dirigo.runtime import control
 from dirigo.runtime.controller.checks import WAIT_S_MOST, check_request, check_role
 from dirigo.runtime.controller.job_record import BatchCommit, JobRecord
+from dirigo.runtime.controller.savepoints import WantedSavepoint
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.failures import ERROR_CHARACTERS_MOST
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _WAITING_MOST = 10_000
+SAVEPOINT_S_MOST = 24 * 3600.0
 _RELEASE_S = 30.0  # for the workers to confirm a commit
 _QUERIES_REMEMBERED = 4096
 _CLIENTS_REMEMBERED = 4096
@@ -34,6 +36,7 @@ _CHANGES = (
     | control.ClaimPlaces
     | control.CancelJob
     | control.EndSources
+    | control.TakeSavepoint
     | control.FailJob
     | control.Resize
     | control.StopCluster
@@ -60,6 +63,18 @@ class _Waiting:
 
 
 @dataclass
+class _Saving:
+    """A savepoint that is not complete."""
+
+    identity: bytes
+    number: int
+    job: JobRecord
+    until_s: float
+    wait_s: float
+    wanted: WantedSavepoint
+
+
+@dataclass
 class _Releasing:
     """A commit that some workers have still to confirm."""
 
@@ -78,6 +93,7 @@ class Requests:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._waiting: list[_Waiting] = []
+        self._saving: list[_Saving] = []
         self._releasing: dict[int, _Releasing] = {}
         self._last_release = 0
         self._changes: OrderedDict[bytes, _Change] = OrderedDict()  # by client, the longest silent first
@@ -172,6 +188,9 @@ class Requests:
                 self._check_source(job, request.source)
                 controller.drain(job, request.source)
                 return True, job.status()
+            case control.TakeSavepoint():
+                self._save(identity, number, request)
+                return False, None
             case control.FailJob():
                 controller.fail(self._job(request.job).id, request.error, None)
                 return True, None
@@ -201,6 +220,11 @@ class Requests:
             else:
                 still.append(waiting)
         self._waiting = still
+        for saving in [each for each in self._saving if now >= each.until_s or is_last]:
+            self._saving.remove(saving)
+            why = self._controller.snapshots.savepoints.give_up(saving.job, saving.wanted)
+            took = f"the savepoint of job '{saving.job.name}' was not complete after {saving.wait_s:g} s"
+            self._answer(saving.identity, saving.number, None, f"{took}: {why}; the job goes on.")
         for request, releasing in list(self._releasing.items()):
             if now >= releasing.until_s or is_last:
                 del self._releasing[request]
@@ -238,6 +262,20 @@ class Requests:
             tuple(job.status() for job in controller.jobs.values()),
             refused,
         )
+
+    def _save(self, identity: bytes, number: int, request: control.TakeSavepoint) -> None:
+        """Have a savepoint taken, and answer when it is there."""
+        job = self._live(request.job)
+
+        def tell(problem: str | None) -> None:
+            if saving in self._saving:
+                self._saving.remove(saving)
+                self._answer(identity, number, None if problem else job.status(), problem)
+
+        wait_s = min(request.wait_s, SAVEPOINT_S_MOST)
+        wanted = self._controller.snapshots.savepoints.want(job, request.place, stops=request.stops, tell=tell)
+        saving = _Saving(identity, number, job, time.monotonic() + wait_s, wait_s, wanted)
+        self._saving.append(saving)
 
     # --- rows from outside ---------------------------------------------------------------------------------------------
 

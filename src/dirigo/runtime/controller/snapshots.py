@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from dirigo.errors import DirigoError
 from dirigo.flow.errors import said
 from dirigo.runtime import control
+from dirigo.runtime.controller.savepoints import LOST_AT_THE_END, Savepoints, WantedSavepoint
 from dirigo.runtime.snapshots.manifest import ActorEntry, SnapshotManifest
 from dirigo.runtime.snapshots.savepoint import copy_to
 from dirigo.runtime.snapshots.store import SnapshotStore
@@ -49,7 +50,10 @@ class Taking:
     logs: dict[str, int] | None = None  # where the results logs are cut
     written_bytes: int = 0
     is_kept: bool = False  # all of it has come, and the manifest is being written
+    is_there: bool = False  # the manifest is written
     to_commit: set[int] = field(default_factory=set)  # workers whose sinks have still to make it visible; at the end only
+    stops: bool = False  # sources are read no further: a savepoint of this ends the job
+    saved: list[WantedSavepoint] = field(default_factory=list)  # which are complete by now
 
 
 @dataclass
@@ -67,7 +71,8 @@ class JobSnapshots:
     ended: dict[str, ActorEntry] = field(default_factory=dict)  # actors that get no barrier any more
     rewrite: tuple[str, ...] = ()  # places of actors whose states lie in files that are kept for little
     problem: str | None = None  # why the last one came to nothing
-    savepoints: list[tuple[str, Callable[[str | None], None]]] = field(default_factory=list)  # (place, who is told)
+    savepoints: list[WantedSavepoint] = field(default_factory=list)
+    not_before_s: float = 0.0  # after one that came to nothing, another is not begun for the sake of a savepoint
 
     def plan_first(self, now: float, *, is_back: bool) -> None:
         """A generation begins to run."""
@@ -75,7 +80,9 @@ class JobSnapshots:
 
     def forget(self) -> None:
         """A generation is over: what was under way is void."""
-        self.taking = None
+        taking, self.taking = self.taking, None
+        for wanted in taking.saved if taking is not None else ():
+            wanted.tell(LOST_AT_THE_END)
         self.ended.clear()
 
 
@@ -84,6 +91,7 @@ class Snapshots:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
+        self.savepoints = Savepoints(controller)
 
     def look(self, now: float) -> None:
         """Begin what is due."""
@@ -91,22 +99,27 @@ class Snapshots:
             snapshots = job.snapshots
             if snapshots is None or job.state not in ("running", "draining") or job.outcome is not None:
                 continue
-            if snapshots.taking is None and (now >= snapshots.due_s or snapshots.savepoints) and not job.is_complete:
+            is_wanted = bool(snapshots.savepoints) and now >= snapshots.not_before_s
+            if snapshots.taking is None and (now >= snapshots.due_s or is_wanted) and not job.is_complete:
                 self._begin(job, snapshots, now)
             elif snapshots.taking is not None and now - snapshots.taking.since_s >= LONG_S:
                 snapshots.problem = (
                     f"snapshot {snapshots.taking.number} has taken {now - snapshots.taking.since_s:.0f} s so far: "
-                    f"{self._missing(job, snapshots, snapshots.taking)}"
+                    f"{self.missing(job, snapshots, snapshots.taking)}"
                 )
             if snapshots.taking is not None and snapshots.taking.is_final:  # the results log may be all that was missing
                 self._controller.look_for_the_end(job)
+            elif snapshots.taking is not None and snapshots.taking.saved:
+                self.savepoints.look_for_the_stop(job)
 
     def _begin(self, job: JobRecord, snapshots: JobSnapshots, now: float) -> None:
         snapshots.number += 1
-        snapshots.taking = Taking(snapshots.number, time.time(), now)
-        self._controller.order_all(job.workers, control.TakeSnapshot(job.run, snapshots.number, snapshots.rewrite))
+        stops = any(wanted.stops for wanted in snapshots.savepoints)
+        snapshots.taking = Taking(snapshots.number, time.time(), now, stops=stops)
+        order = control.TakeSnapshot(job.run, snapshots.number, snapshots.rewrite, stops)
+        self._controller.order_all(job.workers, order)
 
-    def _missing(self, job: JobRecord, snapshots: JobSnapshots, taking: Taking) -> str:
+    def missing(self, job: JobRecord, snapshots: JobSnapshots, taking: Taking) -> str:
         if taking.is_kept:
             return f"its manifest is being written to {snapshots.store.place.shown}"
         splits = job.manifest.splits - len(taking.splits)
@@ -128,9 +141,10 @@ class Snapshots:
         elif taking is None or taking.number != record.number:
             if record.problem is not None and not record.is_void and record.number == snapshots.number:
                 snapshots.problem = _not_taken(record.number, record.problem)  # others only knew that it came to nothing
+                self.savepoints.refuse_all(job, snapshots.problem)
             return
         elif record.problem is not None:
-            self._give_up(snapshots, record.problem)
+            self._give_up(job, snapshots, record.problem, is_void=record.is_void)
         else:
             taking.splits.update(record.splits)
             taking.actors.update(record.actors)
@@ -154,15 +168,14 @@ class Snapshots:
         if job.snapshots is not None:
             self._look_at(job, job.snapshots)
 
-    def _give_up(self, snapshots: JobSnapshots, problem: str) -> None:
-        """There will be no such snapshot; the one before it stays the last one."""
+    def _give_up(self, job: JobRecord, snapshots: JobSnapshots, problem: str, *, is_void: bool = False) -> None:
+        """There will be no such snapshot; the one before it stays the last one. After a void one the next may be there."""
         assert snapshots.taking is not None
         number, snapshots.taking = snapshots.taking.number, None
         snapshots.problem = _not_taken(number, problem)
-        snapshots.due_s = time.monotonic() + min(AGAIN_AFTER_S, snapshots.every_s)
-        for _, tell in snapshots.savepoints:
-            tell(snapshots.problem)
-        snapshots.savepoints.clear()
+        snapshots.due_s = snapshots.not_before_s = time.monotonic() + min(AGAIN_AFTER_S, snapshots.every_s)
+        if not is_void:
+            self.savepoints.refuse_all(job, snapshots.problem)
 
     def _look_at(self, job: JobRecord, snapshots: JobSnapshots) -> None:
         """See whether all has come."""
@@ -219,7 +232,7 @@ class Snapshots:
             self._controller.fail(job.id, f"the last results cannot be committed: {problem}", None)
         else:
             _log.warning("snapshot %d of job %s cannot be kept: %s", taking.number, job.id, problem)
-            self._give_up(job.snapshots, problem)
+            self._give_up(job, job.snapshots, problem)
 
     def _kept(self, run: str, taking: Taking, manifest: SnapshotManifest) -> None:
         """The snapshot is on disk: from now on the job never goes back behind it."""
@@ -239,24 +252,27 @@ class Snapshots:
         self._controller.order_all(job.installed, control.CommitSnapshot(job.run, manifest.number))
         if taking.is_final:
             taking.to_commit = set(job.workers)  # the sinks' actors are at home there; others may come and go
+        elif taking.stops:
+            taking.is_there, taking.to_commit = True, set(job.workers)
         else:
             snapshots.taking = None
-        self._tidy(job, snapshots, manifest)
+        self._tidy(job, snapshots, taking, manifest)
         self._controller.look_for_the_end(job)
 
-    def _tidy(self, job: JobRecord, snapshots: JobSnapshots, manifest: SnapshotManifest) -> None:
+    def _tidy(self, job: JobRecord, snapshots: JobSnapshots, taking: Taking, manifest: SnapshotManifest) -> None:
         """Copy what was asked for as a savepoint, and remove snapshots that nobody goes back to."""
         run, store = job.run, snapshots.store
-        savepoints, snapshots.savepoints = snapshots.savepoints, []
+        savepoints = [wanted for wanted in snapshots.savepoints if wanted.after < manifest.number]
+        snapshots.savepoints = [wanted for wanted in snapshots.savepoints if wanted not in savepoints]
 
         def tidy() -> Callable[[], None]:
-            told: list[tuple[Callable[[str | None], None], str | None]] = []
-            for place, tell in savepoints:
+            outcomes: list[tuple[WantedSavepoint, str | None]] = []
+            for wanted in savepoints:
                 try:
-                    copy_to(store, manifest, place)
-                    told.append((tell, None))
+                    copy_to(store, manifest, wanted.place)
+                    outcomes.append((wanted, None))
                 except Exception as error:
-                    told.append((tell, str(error) if isinstance(error, DirigoError) else said(error)))
+                    outcomes.append((wanted, str(error) if isinstance(error, DirigoError) else said(error)))
             rewrite: tuple[str, ...] = ()
             try:
                 store.retain(KEPT)
@@ -265,8 +281,7 @@ class Snapshots:
                 _log.warning("old snapshots of job %s cannot be removed: %s", run, error)
 
             def done() -> None:
-                for tell, problem in told:
-                    tell(problem)
+                self.savepoints.note_copied(run, taking, outcomes)
                 if (now := self._controller.of_run(run)) is not None and now.snapshots is not None:
                     now.snapshots.rewrite = rewrite
 
@@ -294,9 +309,22 @@ class Snapshots:
     def committed(self, job: JobRecord, worker: int, number: int) -> None:
         """The sinks at a worker have made a snapshot visible."""
         taking = job.snapshots.taking if job.snapshots is not None else None
-        if taking is not None and taking.is_final and taking.number == number:
-            taking.to_commit.discard(worker)
+        if taking is None or taking.number != number:
+            return
+        taking.to_commit.discard(worker)
+        if taking.is_final:
             self._controller.look_for_the_end(job)
+        elif taking.saved:
+            self.savepoints.look_for_the_stop(job)
+
+    def job_ended(self, job: JobRecord) -> None:
+        """Whoever waits for a savepoint of it waits in vain."""
+        if job.snapshots is not None:
+            how = {"finished": "has finished", "cancelled": "was cancelled"}.get(job.outcome or "", "has failed")
+            taking = job.snapshots.taking
+            self.savepoints.refuse_all(job, f"job '{job.name}' {how} before the savepoint was complete.")
+            for wanted in taking.saved if taking is not None and job.stopped_into is None else ():
+                wanted.tell(f"job '{job.name}' {how} before it could be stopped; its savepoint is complete.")
 
 
 def snapshot_figures(manifest: SnapshotManifest) -> control.SnapshotFigures:

@@ -64,6 +64,7 @@ class Submissions:
             strategy_name,
             time.time(),
         )
+        job.beginning = request.beginning
         job.logs_ended = not request.manifest.sinks
         every_s = self._snapshots_every_s(job, request)
         try:

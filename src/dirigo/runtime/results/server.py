@@ -221,16 +221,18 @@ class LogServer:
             self._runs[run] = shelf
         self._syncing.ask(job)
 
-    def close_job(self, job: str, failed: str | None, *, goes_on: bool = False) -> None:
+    def close_job(self, job: str, failed: str | None, *, goes_on: bool = False, is_cut: bool = False) -> None:
         """Nothing more will come; what is there stays readable. Of a job that holds back, that is what was committed.
 
-        If it has finished, it is everything. `goes_on`: only this cluster ends; the next one resumes the job.
+        If it has finished, it is everything, but for one that `is_cut`, at a savepoint. `goes_on`: only this cluster ends;
+        the next one resumes the job.
         """
         with self._lock:
             shelf = self._shelves.get(job)
             if shelf is None:
                 return
-            if shelf.holds_back and not shelf.is_closed and failed is None and shelf.have_all_ended:
+            is_whole = failed is None and not is_cut and shelf.have_all_ended
+            if shelf.holds_back and not shelf.is_closed and is_whole:
                 shelf.commit_end()
             self._runs.pop(shelf.run, None)
             shelf.goes_on = goes_on and shelf.holds_back

@@ -20,7 +20,7 @@ from dirigo.runtime.snapshots.manifest import (
     write_record,
 )
 from dirigo.runtime.snapshots.places import Place
-from dirigo.runtime.snapshots.store import SnapshotStore, numbers_in, verified, whole_manifest
+from dirigo.runtime.snapshots.store import SnapshotInfo, SnapshotStore, numbers_in, snapshots_in, verified, whole_manifest
 
 _FILE_BYTES: Final = 4 << 30  # an object of an object store has a largest size
 
@@ -59,6 +59,12 @@ class Savepoint:
     def verify(self) -> list[str]:
         """Read all blobs, and say what is wrong with them."""
         return verified(self.place, self.manifest)
+
+
+def savepoint_in(uri: str) -> list[SnapshotInfo]:
+    """A savepoint as it is listed, with the job that it is of; nothing if the folder holds none."""
+    place = place_at(uri)
+    return snapshots_in(place, "")
 
 
 def copy_to(store: SnapshotStore, manifest: SnapshotManifest, uri: str) -> SnapshotManifest:

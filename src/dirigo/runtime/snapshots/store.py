@@ -188,6 +188,7 @@ def numbers_in(files: Iterable[str]) -> list[int]:
 
 
 def snapshots_in(place: Place, job: str) -> list[SnapshotInfo]:
+    """The snapshots in one folder, of a job; without its id it is that in each manifest."""
     files = place.files()
     return [_info(place, job, number, files) for number in numbers_in(files)]
 
@@ -219,7 +220,7 @@ def _info(place: Place, job: str, number: int, files: Mapping[str, int]) -> Snap
         return SnapshotInfo(job=job, number=number, is_whole=False, problem=str(error))
     alive = {ref.file for _, ref in manifest.bodies()}
     return SnapshotInfo(
-        job=job,
+        job=job or manifest.job,
         number=number,
         is_whole=_missing(manifest, files) is None,
         name=manifest.name,

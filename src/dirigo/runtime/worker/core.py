@@ -357,6 +357,8 @@ class WorkerCore:
     def begin_snapshot(self, job: InstalledJob, order: control.TakeSnapshot) -> None:
         """Under the lock: have the worker thread capture the sources that are read here."""
         job.rewrite = frozenset(order.rewrite)
+        job.read_on()
+        job.stops_at = order.number if order.stops else 0
         self.cuts.extend((job, reader, order.number) for reader in job.readers)
 
     def next_cut(self) -> tuple[InstalledJob, SourceReader, int] | None:

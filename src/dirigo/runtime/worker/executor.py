@@ -346,6 +346,8 @@ class Executor:
                 return
             assert captured is not None
             core.snapshots.put(SourceCapture(job, number, reader.address, captured))
+            if number == job.stops_at:
+                job.held.add(reader.address)
             if reader.has_ended:
                 return
             now = core.worker.now = core.clock()

@@ -264,6 +264,8 @@ class Fetcher:
                 self._remove(order)
             case control.TakeSnapshot():
                 self._change(order.job, lambda job: core.begin_snapshot(job, order))
+            case control.ReadOn():
+                self._change(order.job, lambda job: job.read_on())
             case control.CommitSnapshot():
                 self._change(order.job, lambda job: core.commits.append((job, order.number)))
             case control.Release():

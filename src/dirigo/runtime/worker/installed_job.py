@@ -29,7 +29,7 @@ from dirigo.kernel import (
     operator_of,
 )
 from dirigo.runtime.client.shipment import unship
-from dirigo.runtime.control import Install, JobFigures
+from dirigo.runtime.control import Beginning, Install, JobFigures
 from dirigo.runtime.generations import generation_of, job_of_run
 from dirigo.runtime.ingest.pusher import StagingAck, StagingHeader
 from dirigo.runtime.ingest.staging import Staging
@@ -41,6 +41,7 @@ from dirigo.runtime.snapshots.store import SnapshotStore
 from dirigo.runtime.transport.payload import Schemas
 from dirigo.runtime.worker.budget import Budget
 from dirigo.runtime.worker.row_costs import RowCosts
+from dirigo.runtime.worker.snapshots.beginnings import SavepointStates
 from dirigo.runtime.worker.snapshots.captures import WrittenBody, place_of_actor, restored, restored_source
 from dirigo.runtime.worker.user_code import HostedStates, hosted, sealed_outputs
 from dirigo.scheduling import for_worker
@@ -115,12 +116,16 @@ class InstalledJob:
             job.hold_back_sinks(generation_of(install.job))
             if install.restore and worker in install.workers:  # who only helps needs nothing of what may be gone by now
                 self._restore(self.store, install.restore, worker)
+        if install.beginning is not None and not install.restore and worker in install.workers:
+            self._begin_with(install.beginning, worker)
         self.active = [reader for reader in self.readers if not reader.has_ended]
         self.budget.behind_ms = min(self._times(), default=None)
         self.retry_s: dict[Address, float] = {}  # when to ask a source again that had nothing
         self.turn_s: dict[Address, float] = {}  # when to read a source again although messages wait
         self.is_started = False
         self.is_paused = False
+        self.stops_at = 0  # the snapshot behind whose cut sources are read no further
+        self.held: set[Address] = set()  # sources that have come to it
         self.to_end: set[str] = set()  # sources that were asked to end, by operator; "" for all
 
     def _attach(self, post_result: PostResult, folder: Path) -> None:
@@ -166,6 +171,22 @@ class InstalledJob:
             if actor.body is not None:
                 self.bodies[spec.address] = WrittenBody(states.changes, actor.body)
 
+    def _begin_with(self, savepoint: Beginning, worker: WorkerId) -> None:
+        """Go on from the savepoint of another job, with what is at home here."""
+        plan = self._job.plan
+        saved = SavepointStates(savepoint, plan, self._schemas)
+        for reader in self.readers:
+            saved.resumption.begin(reader)
+        by_address = {spec.address: spec for spec in self.specs}
+        for stage in plan.stages:
+            for partition, address in enumerate(stage.addresses):
+                if by_address[address].home == worker:
+                    states = by_address[address].states()
+                    assert isinstance(states, HostedStates)
+                    self.kept[address] = saved.restore(stage, partition, states)
+                    self._restored[address] = states
+            saved.forget_read()
+
     def write_bodies(self, number: int, bodies: Sequence[Sequence[Buffer]]) -> list[BlobRef]:
         """On the thread that writes snapshots."""
         assert self.store is not None
@@ -206,7 +227,7 @@ class InstalledJob:
             return None
         best: SourceReader | None = None
         for reader in self.active:
-            if self.retry_s.get(reader.address, 0.0) > now:
+            if self.retry_s.get(reader.address, 0.0) > now or reader.address in self.held:
                 continue
             if while_messages_wait and self.turn_s.get(reader.address, 0.0) > now:
                 continue
@@ -220,11 +241,19 @@ class InstalledJob:
 
     def asked_again_at(self) -> list[float]:
         """When each source may be read again, as far as that is up to the source."""
-        return [self.retry_s.get(reader.address, 0.0) for reader in tuple(self.active)] if self.is_started else []
+        active = [reader.address for reader in tuple(self.active)] if self.is_started else []
+        return [self.retry_s.get(address, 0.0) for address in active if address not in self.held]
 
     def next_to_end(self) -> SourceReader | None:
         """A source that was asked to end and has not yet."""
-        return next((reader for reader in self.active if self.should_end(reader)), None) if self.is_started else None
+        if not self.is_started:
+            return None
+        return next((each for each in self.active if each.address not in self.held and self.should_end(each)), None)
+
+    def read_on(self) -> None:
+        """No source stands at a cut any more."""
+        self.stops_at = 0
+        self.held.clear()
 
     def _times(self) -> list[int]:
         """How far in event time those sources are that others wait for."""

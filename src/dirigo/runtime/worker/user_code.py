@@ -161,10 +161,14 @@ class HostedStates:
         self.changes += 1
 
     def restore(self, captured: StageCapture, schemas: Schemas) -> None:
-        """Adopt what a snapshot has. Runs user code; so what lessees may read, the kernel finds made when it asks."""
+        """Adopt what a snapshot has."""
+        self.begin(lambda inner: inner.restore(captured), schemas)
+
+    def begin(self, restore: Callable[[StageStates], None], schemas: Schemas) -> None:
+        """Begin with something. Runs user code; so what lessees may read, the kernel finds made when it asks."""
         inner = self.inner()
         assert isinstance(inner, StageStates)
-        inner.restore(captured)
+        restore(inner)
         view = inner.view()
         is_users = self.needs_thread(ErrandKind.VIEW)
         self._restored_view = (sealed(view, schemas, is_handed_over=True) if is_users else view,)

@@ -3,7 +3,7 @@
 It is to many keys what StateSet is to one. Must not know which instance it is, nor where keys and numbers come from.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -205,6 +205,23 @@ class KeyedStateSet:
             written = self.cells[name].written
             if written is not None:
                 written.restore(restored(numbers), newest)
+
+    def restore_share(
+        self, captured: KeyedCapture | None, belongs: Callable[[Collection[Hashable]], Iterable[Hashable]]
+    ) -> None:
+        """Add what was captured elsewhere of the keys that belong here, and are not held so far."""
+        if captured is None:
+            return
+        self._refuse_unknown(captured.values)
+        for name, values in captured.values.items():
+            held = restored(values)
+            self._holdings[name].own.update({key: held[key] for key in belongs(held)})
+        for name, (numbers, newest) in captured.written.items():
+            written = self.cells[name].written
+            if written is not None:
+                all_numbers = restored(numbers)
+                own_numbers = {key: all_numbers[key] for key in belongs(all_numbers)}
+                written.restore(own_numbers, max(newest, newest if written.newest is None else written.newest))
 
     # --- replicated states ---
 

@@ -8,6 +8,9 @@ from typing import Any
 from dirigo.flow.api.dataflow import Dataflow
 from dirigo.flow.errors import CaptureFailure
 from dirigo.flow.operators.sink_rows import SinkRows
+from dirigo.flow.plan.description import describe
+from dirigo.flow.plan.matching import matched
+from dirigo.flow.plan.resumption import Resumption
 from dirigo.flow.plan.snapshot_barrier import SnapshotBarrier
 from dirigo.flow.plan.states import StageCapture, StageStates
 from dirigo.flow.sources.reader import SourceReader
@@ -87,6 +90,32 @@ class Generation(Simulation):
         for place, (sink, partition) in self._sinks.items():
             sink.put_back(partition, snapshot.rows[place])
 
+    def go_on_as_another_job(self, snapshot: SnapshotTaken) -> None:
+        """The same for a job that begins with a savepoint, whose operators may have other numbers of partitions."""
+        self._number, self.last_complete = snapshot.number, snapshot
+        plan = self.job.plan
+        captures = {place: capture for place, capture in snapshot.captures.items() if capture is not None}
+        heads = {place: capture.head for place, capture in captures.items()}
+        resumption = Resumption(plan, matched(snapshot.plan, describe(plan)), snapshot.readers, heads)
+        own = {place: capture.own for place, capture in captures.items()}
+        for reader in self._readers:
+            resumption.begin(reader)
+        for stage in plan.stages:
+            for partition, address in enumerate(stage.addresses):
+                worker = self.cluster.workers[self.job.homes[address]]
+                states = worker.instance(address).states
+                assert isinstance(states, StageStates)
+                resumption.restore(stage, partition, states, own)
+                worker.restore(address, resumption.kept(stage, partition, lambda place: snapshot.kept[place].timers))
+        for stage in (each for each in plan.stages if isinstance(each.operator, SinkRows)):
+            written: list[list[Any]] = [[] for _ in stage.places]
+            for place, rows in snapshot.rows.items():
+                name, _, number = place.rpartition("/")
+                if name == stage.name:
+                    written[int(number) % stage.partitions] += rows
+            for partition, rows in enumerate(written):
+                self._only.sink(stage.name).put_back(partition, rows)
+
     # --- taking snapshots ----------------------------------------------------------------------------------------------
 
     def _pump(self, reader: SourceReader) -> None:
@@ -98,7 +127,7 @@ class Generation(Simulation):
 
     def _begin(self) -> None:
         self._number += 1
-        snapshot = self._taking = SnapshotTaken(self._number)
+        snapshot = self._taking = SnapshotTaken(self._number, describe(self.job.plan))
         for reader in self._readers:
             at_s = self.cluster.now + self._snapshots_rng.uniform(0.0, _APART_S)
             self.cluster.at(at_s, lambda reader=reader: self._cut(reader, snapshot))  # type: ignore[misc]

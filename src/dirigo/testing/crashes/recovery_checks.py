@@ -43,6 +43,7 @@ def check_recovery(
     rows_per_read: int | None = None,
     compared: Callable[[Rows], Any] | None = None,
     float_digits: int | None = 12,
+    partitions: Sequence[int] = (),
 ) -> Recoveries:
     """Run a flow once on one worker, and then with crashes under chaos; every sink must get the same rows each time.
 
@@ -50,7 +51,8 @@ def check_recovery(
     snapshot that was complete, on another number of workers; this up to three times. ``strategies`` are those that schedule,
     one for each seed in turn. The input is cut into about ``batches`` reads of random sizes, or into reads of
     ``rows_per_read`` rows: what comes late depends on that. ``compared`` makes of a sink's rows what has to be the same; by
-    default it is all rows in any order, with ``float_digits`` significant digits (None: all).
+    default it is all rows in any order, with ``float_digits`` significant digits (None: all). With ``partitions``, each run
+    goes on as a new job does from a savepoint, with one of these numbers of partitions.
 
     A difference raises AssertionError with the seed and the rows. Returns how much was tested.
     """
@@ -65,6 +67,7 @@ def check_recovery(
         options: dict[str, Any] = {"strategy": strategies[number % len(strategies)]}
         options["rows_max"] = rows_per_read or max(2 * read // batches, 1)
         crashing = _CrashingRun(flow, held, seed, options, is_cut_at_random=rows_per_read is None)
+        crashing.partitions = partitions
         crashing.events = events = events or crashing.count_events()
         last = crashing.finish()
         recoveries.update(crashing.recoveries)
@@ -93,6 +96,7 @@ class _CrashingRun:
         self._options = options
         self._is_cut_at_random = is_cut_at_random
         self._rng = Random(f"{seed} crashes")
+        self.partitions: Sequence[int] = ()
         self.events = 0  # that it takes to come to the end, about
         self.recoveries = Recoveries()
         self.story: list[str] = []
@@ -124,6 +128,8 @@ class _CrashingRun:
         workers = self._rng.choice(WORKERS)
         twin = copy(self._flow)
         twin.name = f"{self._flow.name}.{number}"  # what is kept must not depend on it
+        if self.partitions:
+            twin.partitions = self._rng.choice(self.partitions)
         generation = Generation(
             twin,
             self._rows,
@@ -136,7 +142,10 @@ class _CrashingRun:
         if number:
             self.recoveries["from the beginning" if snapshot is None else "from a snapshot"] += 1
             self.story.append(f"recovered on {workers} workers from {snapshot or 'the beginning'}")
-        if snapshot is not None:
+        if snapshot is not None and self.partitions:
+            self.story[-1] += f" with {twin.partitions} partitions"
+            generation.go_on_as_another_job(snapshot)
+        elif snapshot is not None:
             generation.go_on_from(snapshot)
         return generation
 
@@ -155,7 +164,7 @@ def read_again(snapshot: SnapshotTaken | None) -> SnapshotTaken | None:
     captures = {place: _written_and_read(capture) for place, capture in snapshot.captures.items()}
     kept = {place: pickle.loads(cloudpickle.dumps(each)) for place, each in snapshot.kept.items()}
     readers = {place: pickle.loads(pickle.dumps(each)) for place, each in snapshot.readers.items()}
-    return SnapshotTaken(snapshot.number, readers, captures, kept, snapshot.rows)
+    return SnapshotTaken(snapshot.number, snapshot.plan, readers, captures, kept, snapshot.rows)
 
 
 def _written_and_read(capture: StageCapture | None) -> StageCapture | None:

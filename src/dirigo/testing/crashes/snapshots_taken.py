@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from dirigo.flow.plan.description import PlanDescription
 from dirigo.flow.plan.states import StageCapture
 from dirigo.flow.sources.reader import ReaderCapture
 from dirigo.kernel import Kept
@@ -16,6 +17,7 @@ class SnapshotTaken:
     """One cut. Everything goes by places: by addresses without the job."""
 
     number: int
+    plan: PlanDescription
     readers: dict[str, ReaderCapture] = field(default_factory=dict)
     captures: dict[str, StageCapture | None] = field(default_factory=dict)  # None: it had ended
     kept: dict[str, Kept] = field(default_factory=dict)

@@ -6,7 +6,9 @@ passed both of its rows, so each pair comes once, whichever side was first and w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,7 @@ from dirigo.flow.api.duration import format_milliseconds
 from dirigo.flow.event_time.time_column import TimeColumn, Times
 from dirigo.flow.exchange.edge import ByTime, Exchange
 from dirigo.flow.exchange.emitter import Emitter
+from dirigo.flow.exchange.shares import Share
 from dirigo.flow.operators.joins.matching import JoinShape, Positions, pairs
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
@@ -72,6 +75,13 @@ class IntervalJoin(Operator):
 
     def new_states(self) -> PartialStore:
         return PartialStore()
+
+    @property
+    def state_form(self) -> str:
+        return f"rows of {self._shape.form}, within {self._lower_ms} to {self._upper_ms} ms"
+
+    def restore_share(self, states: PartialStore, captures: Sequence[Any], share: Share) -> None:
+        states.restore_share(captures, lambda side: self._keys[side], share)
 
     def on_rows(self, states: PartialStore, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         states.add(PartialKey(0, port), batch)

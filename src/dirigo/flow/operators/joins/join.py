@@ -6,6 +6,7 @@ It emits per row from what it keeps, so it is ordered. Its state grows with its 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from dirigo.flow.exchange.edge import ByKey, Exchange
 from dirigo.flow.exchange.emitter import Emitter
+from dirigo.flow.exchange.shares import Share
 from dirigo.flow.operators.joins.matching import JoinShape
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.plan.states import WholeState
@@ -54,9 +56,10 @@ class _Side:
     def capture(self) -> Any:
         return captured_batches(self.batches)
 
-    def restore(self, captured: Any, keys: tuple[str, ...]) -> None:
-        """Where each key's rows are follows from the rows."""
-        for batch in restored_batches(captured):
+    def restore(self, captured: Any, keys: tuple[str, ...], share: Share | None = None) -> None:
+        """Where each key's rows are follows from the rows. With a share, only those that belong to it come."""
+        for each in restored_batches(captured):
+            batch = each if share is None else share.rows(each, keys)
             self._note(_keys_of(batch, keys))
             self.batches.append(batch)
             self.rows += batch.num_rows
@@ -97,6 +100,15 @@ class Join(Operator):
         for side, batches, keys in zip(sides, captured, (self._shape.left_on, self._shape.right_on), strict=True):
             side.restore(batches, keys)
         return sides
+
+    @property
+    def state_form(self) -> str:
+        return f"all rows of {self._shape.form}"
+
+    def restore_share(self, states: WholeState[tuple[_Side, _Side]], captures: Sequence[Any], share: Share) -> None:
+        for captured in captures:
+            for side, batches, keys in zip(states.value, captured, (self._shape.left_on, self._shape.right_on), strict=True):
+                side.restore(batches, keys, share)
 
     def on_rows(self, states: WholeState[tuple[_Side, _Side]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         own, other = states.value[port], states.value[1 - port]

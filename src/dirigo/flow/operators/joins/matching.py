@@ -108,6 +108,11 @@ class JoinShape:
         self.left_on = tuple(left_on)
         self.right_on = tuple(right_on)
         self.left = left
+        sides = ((left, self.left_on), (right, self.right_on))
+        self.form = " and ".join(
+            f"({', '.join(f'{field.name}: {field.type}' for field in schema)} by {', '.join(keys)})"
+            for schema, keys in sides
+        )  # what a join keeps of both sides, in a line
         self._shared = {other for one, other in zip(left_on, right_on, strict=True) if one == other}
         self._right_columns = [] if how in ("semi", "anti") else [name for name in right.names if name not in self._shared]
         names = [*left.names, *(f"{name}{suffix}" if name in left.names else name for name in self._right_columns)]

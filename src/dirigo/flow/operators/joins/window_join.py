@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,7 @@ from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.event_time.windows import PaneWindows, Span
 from dirigo.flow.exchange.edge import Exchange
 from dirigo.flow.exchange.emitter import Emitter
+from dirigo.flow.exchange.shares import Share
 from dirigo.flow.operators.joins.matching import JoinShape
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.aggregation import Rows
@@ -82,6 +85,13 @@ class WindowJoin(Operator):
 
     def new_states(self) -> PartialStore:
         return PartialStore()
+
+    @property
+    def state_form(self) -> str:
+        return f"{self.windows!r} of {self._shape.form}"
+
+    def restore_share(self, states: PartialStore, captures: Sequence[Any], share: Share) -> None:
+        states.restore_share(captures, lambda side: self._keys[side], share)
 
     def on_rows(self, states: PartialStore, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         panes = batch.column(PANE).to_numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import gcd
 from typing import Any
 
@@ -17,8 +17,10 @@ from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.event_time.watermark import END
 from dirigo.flow.exchange.edge import ByKey, Exchange, Onward
 from dirigo.flow.exchange.emitter import Emitter
+from dirigo.flow.exchange.payloads import Own
+from dirigo.flow.exchange.shares import Share
 from dirigo.flow.operators.operator import Operator
-from dirigo.flow.operators.process.states import ProcessStates
+from dirigo.flow.operators.process.states import ProcessCapture, ProcessStates
 from dirigo.flow.operators.process.timers import CLOCK, EVENT, Alone, Wake
 from dirigo.flow.rows.keys import KeyColumns, in_order
 from dirigo.flow.rows.row import python_values
@@ -59,6 +61,7 @@ class Process(Operator):
         self._check(name, example.scope)
         self._lifetimes = {state: self._lifetime(state) for state, each in self._states.items() if each.ttl is not None}
         columns = KeyColumns(rows_schema, keys) if keys and example.scope == "key" else None
+        self._key_kinds = [rows_schema.field(key).type for key in keys]
         is_per_key = columns is not None and self._keeps_something
         self._surroundings = Surroundings(name, schema, columns, rows_time, self.is_ordered, is_per_key, self._sweep_ms())
 
@@ -157,6 +160,38 @@ class Process(Operator):
         context.call_each(states.function.on_critical, payload)
         context.finish()
         return not context.take_passed_on()
+
+    # --- savepoints ----------------------------------------------------------------------------------------------------
+
+    @property
+    def state_form(self) -> str:
+        """Of what it declares: code may change. A partition's states may be anything that the function does with them."""
+        if not self._keeps_something:
+            return ""
+        states = [
+            f"{name}: {type(each).__name__}{'' if each.ttl is None else ' that expires'}"
+            for name, each in sorted(self._states.items())
+        ]
+        keys = [f"{key}: {kind}" for key, kind in zip(self.keys, self._key_kinds, strict=True)]
+        by = "partition" if self._surroundings.keys is None else "key"
+        return f"per {by} ({', '.join(keys)}): {', '.join(states) or 'timers'}"
+
+    @property
+    def can_be_divided(self) -> bool:
+        return not self.state_form or self._surroundings.keys is not None
+
+    def restore_share(self, states: ProcessStates, captures: Sequence[ProcessCapture], share: Share) -> None:
+        if self._surroundings.keys is None:
+            super().restore_share(states, captures, share)
+        states.restore_share(captures, lambda keys: share.keys(keys, self._key_kinds, as_tuples=False))
+
+    def share_of_timers(self, payloads: Sequence[Any], share: Share) -> list[bool]:
+        """A wake-up is for whoever has something due; a wish to run alone is of one key."""
+        keys = {each.payload.key for each in payloads if isinstance(each, Own) and isinstance(each.payload, Alone)}
+        own = set() if self._surroundings.keys is None else set(share.keys(keys, self._key_kinds, as_tuples=False))
+        return [
+            not (isinstance(each, Own) and isinstance(each.payload, Alone)) or each.payload.key in own for each in payloads
+        ]
 
     def look_at(self, partition: int, instances: Iterable[Any]) -> Iterable[tuple[Any, dict[str, Any]]]:
         """What the instances of a partition hold together, by key, or under the number of the partition."""

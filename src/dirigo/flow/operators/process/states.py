@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -94,6 +94,16 @@ class ProcessStates:
         self.event_timers.restore(captured.event_timers)
         self.clock_timers.restore(captured.clock_timers)
         self.wake_s = captured.wake_s
+
+    def restore_share(
+        self, captures: Sequence[ProcessCapture], belongs: Callable[[Collection[Hashable]], Iterable[Hashable]]
+    ) -> None:
+        """Hold what other partitions have held of the keys that belong here, of which no two had the same."""
+        for captured in captures:
+            self.states.restore_share(captured.states, belongs)
+            self.event_timers.restore_share(captured.event_timers, belongs)
+            self.clock_timers.restore_share(captured.clock_timers, belongs)
+            self.wake_s = min(self.wake_s, captured.wake_s)
 
     def view(self) -> Any:
         return self.states.view()

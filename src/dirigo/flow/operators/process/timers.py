@@ -5,7 +5,7 @@ What the kernel knows is one wake-up, at which the function looks at what is due
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -94,6 +94,20 @@ class Timers(Generic[Number]):
         self.entries, self._numbered = restored(captured.entries), captured.numbered
         for item, (due, _) in self.entries.items():
             self._agenda.note(item, due)
+
+    def restore_share(
+        self, captured: TimersCapture | None, belongs: Callable[[Collection[Hashable]], Iterable[Hashable]]
+    ) -> None:
+        """Add the timers of those keys of another partition that belong here."""
+        if captured is None:
+            return
+        entries = restored(captured.entries)
+        own = set(belongs({key for key, _ in entries}))
+        for item, (due, payload) in entries.items():
+            if item[0] in own:
+                self.entries[item] = (due, payload)
+                self._agenda.note(item, due)
+        self._numbered = max(self._numbered, captured.numbered)  # so that no timer to come has the number of one of these
 
     def held_bytes(self) -> int:
         return held_bytes(self.entries)

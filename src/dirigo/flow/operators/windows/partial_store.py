@@ -6,11 +6,12 @@ work. A list that has doubled is compacted, so the work per row stays constant a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from dirigo.flow.exchange.shares import Share
 from dirigo.flow.rows.captured_batches import captured_batches, restored_batches
 
 COMPACT_ROWS_LEAST = 32_768  # below this, compacting costs more than it saves
@@ -131,6 +132,16 @@ class PartialStore:
             kept.batches = restored_batches(batches)
             kept.rows = sum(batch.num_rows for batch in kept.batches)
             kept.compact_rows = compact_rows
+
+    def restore_share(self, captures: Sequence[Any], keys: Callable[[int], Sequence[str]], share: Share) -> None:
+        """Hold those rows of what other partitions have held whose keys belong here. ``keys``: their columns, by slot."""
+        for captured in captures:
+            for key, (batches, _) in captured.items():
+                where = PartialKey(*key)
+                for batch in restored_batches(batches):
+                    rows = share.rows(batch, keys(where.slot))
+                    if rows.num_rows:
+                        self._append(where, rows)
 
     def view(self) -> Any:
         return None

@@ -95,6 +95,8 @@ class Ranking:
         self._rank = rank
         self._n = n
         self._ties = ties
+        order = ", ".join(f"{'-' if descending else ''}{column}" for column, descending in by)
+        self.keeps = f"the top {n} by {order}{' with ties' if ties else ''}"  # in a line, for savepoints
         self._keys = [schema.get_field_index(key) for key in keys]
         self._by = [(schema.get_field_index(column), descending) for column, descending in by]
         decided = {*self._keys, *(position for position, _ in self._by)}

@@ -19,10 +19,11 @@ from dirigo.flow.event_time.time_column import TimeColumn, Times
 from dirigo.flow.event_time.windows import Session, Span
 from dirigo.flow.exchange.edge import ByTime, Edge, Exchange, timed
 from dirigo.flow.exchange.emitter import Emitter
+from dirigo.flow.exchange.shares import Share
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
 from dirigo.flow.operators.windows.row_functions import Applied
-from dirigo.flow.operators.windows.summary import ALL_SLOTS, RAW_ROWS, Summary, finished, spread_slots, summable
+from dirigo.flow.operators.windows.summary import ALL_SLOTS, RAW_ROWS, Summary, finished, form_of, spread_slots, summable
 from dirigo.flow.operators.windows.windowed import WINDOW_END, WINDOW_START
 from dirigo.flow.rows.grouping import Grouping
 
@@ -116,6 +117,13 @@ class Sessions(Operator):
 
     def new_states(self) -> PartialStore:
         return PartialStore(self._compact)
+
+    @property
+    def state_form(self) -> str:
+        return f"{self.window!r}, {self.lateness_ms} ms late at most, of {form_of(self.summary)}"
+
+    def restore_share(self, states: PartialStore, captures: Sequence[Any], share: Share) -> None:
+        states.restore_share(captures, lambda _: self.keys, share)
 
     def _compact(self, slot: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Pieces that touch are one; what a single slot shows of that is safe to use, the rest is found at the watermark."""

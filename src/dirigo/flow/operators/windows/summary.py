@@ -35,6 +35,14 @@ class Summary(Protocol):
     def finish(self, partials: Sequence[pa.RecordBatch]) -> pa.RecordBatch: ...
 
 
+def form_of(summary: Summary) -> str:
+    """What a summary keeps: its partial tables, whose columns say what they mean."""
+    tables = "; ".join(
+        ", ".join(f"{field.name}: {field.type}" for field in summary.partial_schema(slot)) for slot in range(summary.slots)
+    )
+    return f"{getattr(summary, 'keeps', type(summary).__name__)}: {tables}"
+
+
 def summable(batch: pa.RecordBatch, summary: Summary, operator: str, cause: Exception, emitter: Emitter) -> pa.RecordBatch:
     """The rows of a batch that can be summarised, where the whole batch could not; the others are bad."""
 

@@ -4,7 +4,7 @@ watermark (or, for windows of processing time, at a timer), alone and with the w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import gcd
 from typing import Any
 
@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from dirigo.flow.event_time.time_column import TimeColumn, Times
 from dirigo.flow.event_time.watermark import END
-from dirigo.flow.event_time.windows import PaneWindows, Span, WholeStream
+from dirigo.flow.event_time.windows import PaneWindows, Span, Tumbling, WholeStream
 from dirigo.flow.exchange.edge import ByKey, ByTime, Edge, Exchange, timed
 from dirigo.flow.exchange.emitter import Emitter
+from dirigo.flow.exchange.shares import Share
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
-from dirigo.flow.operators.windows.summary import ALL_SLOTS, RAW_ROWS, Summary, finished, spread_slots, summable
+from dirigo.flow.operators.windows.summary import ALL_SLOTS, RAW_ROWS, Summary, finished, form_of, spread_slots, summable
 from dirigo.flow.rows.grouping import Grouping
 from dirigo.flow.rows.own_memory import cut
 
@@ -166,6 +167,21 @@ class Windowed(Operator):
 
     def new_states(self) -> WindowState:
         return WindowState(self.summary)
+
+    @property
+    def state_form(self) -> str:
+        return f"{self.windows!r}, {self.lateness_ms} ms late at most, of {form_of(self.summary)}"
+
+    @property
+    def can_be_divided(self) -> bool:
+        """By the clock, each partition closes windows on its own; only of those side by side nothing is left then."""
+        return self.is_keyed and (not self._by_clock or isinstance(self.windows, Tumbling))
+
+    def restore_share(self, states: WindowState, captures: Sequence[Any], share: Share) -> None:
+        # The furthest behind: what was closed elsewhere is gone there, and nothing is left open for ever.
+        states.closed_ms = min(closed_ms for closed_ms, _ in captures)
+        tables = [batches for _, batches in captures if batches is not None]
+        PartialStore.restore_share(states, tables, lambda _: self.keys, share)
 
     # --- rows ----------------------------------------------------------------------------------------------------------
 

@@ -50,13 +50,19 @@ def actor_head(stage: Any, kept: Kept, inline: bytes | None = None) -> bytes:
 
 def restored(head: bytes, body: Any, run: str, schemas: Schemas) -> tuple[StageCapture, Kept]:
     """What an actor of this generation goes on from; ``body``: its own states if they were written apart."""
-    stage, ended, timers, inline = ActorHead(*decode(head))
-    if inline is not None:
-        body = decode(inline)
-    kept = Kept(
-        tuple(f"{run}/{place}" for place in ended), tuple((due, _opened(payload, schemas)) for due, payload in timers)
-    )
-    return StageCapture(stage, body), kept
+    read = read_head(head)
+    if read.inline is not None:
+        body = decode(read.inline)
+    kept = Kept(tuple(f"{run}/{place}" for place in read.ended), restored_timers(read, schemas))
+    return StageCapture(read.stage, body), kept
+
+
+def read_head(head: bytes) -> ActorHead:
+    return ActorHead(*decode(head))
+
+
+def restored_timers(head: ActorHead, schemas: Schemas) -> tuple[tuple[float, Any], ...]:
+    return tuple((due, _opened(payload, schemas)) for due, payload in head.timers)
 
 
 def source_entry(captured: ReaderCapture) -> bytes:

@@ -1,0 +1,125 @@
+"""A job that is being stopped: a worker is lost meanwhile, nobody waits any longer, or somebody cancels it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dirigo as dg
+from dirigo.errors import DirigoError
+from dirigo.runtime.client.job import Job
+from dirigo.runtime.controller import snapshots as of_controller
+from dirigo.runtime.snapshots import savepoint
+from runtime.clusters import SCHEMA, LocalCluster, until
+from runtime.savepoints.flows_to_stop import keyed, slowly
+
+ROWS = 12_000
+
+
+@pytest.fixture
+def copying(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Set when a savepoint is being copied, and: to be set for it to go on."""
+    begins, goes_on = threading.Event(), threading.Event()
+    copy_to = savepoint.copy_to
+
+    def slowly_copied(*arguments: Any) -> Any:
+        begins.set()
+        assert goes_on.wait(60)
+        return copy_to(*arguments)
+
+    monkeypatch.setattr(of_controller, "copy_to", slowly_copied)
+    yield begins, goes_on
+    goes_on.set()
+
+
+def submitted(cluster: LocalCluster, sink: Any, maker: Any = slowly, **options: Any) -> Job:
+    flow = dg.Dataflow("lost")
+    source = flow.source(dg.from_generator(maker, SCHEMA, ROWS, block=50, time="ts", name="numbers"), splits=2)
+    source.deduplicate("n", name="once").sink(sink)
+    return cluster.submit(flow, **options)
+
+
+def refusal(do: Callable[[], object]) -> Callable[[], str]:
+    """Have something done beside; the sentence with which it is refused."""
+    told: list[str] = []
+
+    def done() -> None:
+        try:
+            do()
+        except DirigoError as error:
+            told.append(str(error))
+        else:
+            told.append("")
+
+    thread = threading.Thread(target=done)
+    thread.start()
+
+    def joined() -> str:
+        thread.join(60)
+        return told[0]
+
+    return joined
+
+
+def test_it_goes_on_after_the_loss_of_a_worker(tmp_path: Path, copying: Any) -> None:
+    begins, goes_on = copying
+    sink = dg.to_memory()
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1) as cluster:
+        job = submitted(cluster, sink)
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        told = refusal(lambda: job.stop(savepoint=tmp_path / "savepoint"))
+        assert begins.wait(60)
+        cluster.kill(1)
+        until(lambda: cluster.worker(1).state != "ready", "the loss is known")
+        goes_on.set()
+        assert "lost a worker while it was being stopped" in told()
+        assert job.wait(60).state == "finished"
+        assert job.status().stopped_into is None
+    assert sorted(row["n"] for row in sink.rows) == list(range(ROWS))
+
+
+def test_it_goes_on_when_nobody_waits_any_longer(tmp_path: Path, copying: Any) -> None:
+    begins, goes_on = copying
+    sink = dg.to_memory()
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1) as cluster:
+        job = submitted(cluster, sink)
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        with pytest.raises(DirigoError, match=r"it is still being written to .*; the job goes on"):
+            job.stop(savepoint=tmp_path / "savepoint", timeout_s=1)
+        assert begins.is_set()
+        goes_on.set()
+        assert job.wait(60).state == "finished"
+        assert job.status().stopped_into is None
+        assert sorted(row["n"] for row in sink.rows) == list(range(ROWS))
+
+
+def test_it_is_cancelled_meanwhile(tmp_path: Path, copying: Any) -> None:
+    begins, goes_on = copying
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1_000) as cluster:
+        job = submitted(cluster, dg.to_nothing())
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        copied = refusal(lambda: job.stop(savepoint=tmp_path / "one"))
+        assert begins.wait(60)
+        waiting = refusal(lambda: job.savepoint(tmp_path / "two"))
+        until(lambda: len(cluster.controller.jobs[job.id].snapshots.savepoints) == 1, "both wait")  # type: ignore[union-attr]
+        job.cancel()
+        assert "was cancelled before the savepoint was complete" in waiting()
+        goes_on.set()
+        assert "is cancelled, and was not stopped; its savepoint is complete" in copied()
+        assert job.wait(60).state == "cancelled"
+
+
+def test_two_savepoints_at_once_are_two_copies(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1_000) as cluster:
+        job = submitted(cluster, dg.to_nothing())
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        outcomes = [refusal(lambda place=place: job.savepoint(tmp_path / place)) for place in ("one", "two")]  # type: ignore[misc]
+        assert [each() for each in outcomes] == ["", ""]
+        job.cancel()
+        sink = dg.to_memory()
+        for place in ("one", "two"):
+            assert submitted(cluster, sink, keyed, savepoint=tmp_path / place).wait(60).state == "finished"
