@@ -33,6 +33,7 @@ COMMANDS = (
     CommandEntry("cancel", RUN_AND_OPERATE, "Cancel a job.", "dirigo.cli.jobs:cancel"),
     CommandEntry("drain", RUN_AND_OPERATE, "End a job's sources, and let it finish what has come.", "dirigo.cli.jobs:drain"),
     CommandEntry("snapshots", RUN_AND_OPERATE, "List the snapshots of jobs.", "dirigo.cli.snapshots:snapshots"),
+    CommandEntry("state", RUN_AND_OPERATE, "Show what an operator of a job keeps.", "dirigo.cli.state:state"),
     CommandEntry("top", RUN_AND_OPERATE, "Watch the workers and jobs of a cluster, live.", "dirigo.cli.top:top"),
 )
 
