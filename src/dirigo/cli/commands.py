@@ -34,6 +34,7 @@ COMMANDS = (
     CommandEntry("drain", RUN_AND_OPERATE, "End a job's sources, and let it finish what has come.", "dirigo.cli.jobs:drain"),
     CommandEntry("savepoint", RUN_AND_OPERATE, "Keep a snapshot of a job, for another job.", "dirigo.cli.jobs:savepoint"),
     CommandEntry("snapshots", RUN_AND_OPERATE, "List the snapshots of jobs.", "dirigo.cli.snapshots:snapshots"),
+    CommandEntry("state", RUN_AND_OPERATE, "Show what an operator of a job keeps.", "dirigo.cli.state:state"),
     CommandEntry("top", RUN_AND_OPERATE, "Watch the workers and jobs of a cluster, live.", "dirigo.cli.top:top"),
 )
 

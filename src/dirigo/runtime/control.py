@@ -509,9 +509,26 @@ class IsCommitting(_Record, frozen=True):
     batch: int
 
 
+class FindSnapshot(_Record, frozen=True):
+    """Which snapshot of a job can be read? With ``fresh``, one that begins from now on; so long the answer may wait."""
+
+    job: str
+    fresh: bool = False
+    wait_s: float = 0.0
+    number: int | None = None  # this one, if it is still there
+
+
+class SnapshotPlace(msgspec.Struct, frozen=True):
+    """A snapshot that stays for a while, so that it can be read."""
+
+    root: str
+    job: str  # its id
+    number: int
+
+
 LogRequest = GetLog | ReadLog
 
-JobRequest = Submit | ClaimPlaces | GetJob | CancelJob | EndSources | TakeSavepoint | FailJob
+JobRequest = Submit | ClaimPlaces | GetJob | CancelJob | EndSources | TakeSavepoint | FailJob | FindSnapshot
 Request = GetStatus | JobRequest | Resize | StopCluster | GetPlaces | ReleaseBatch | IsCommitting
 
 

@@ -1,4 +1,4 @@
-"""The format "dirigo" of Spark: results of jobs are read from it, and rows for jobs are written to it."""
+"""The format "dirigo" of Spark: results and states of jobs are read from it, and rows for jobs are written to it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from dirigo.errors import DirigoError
 from dirigo.spark.results.reader import LogReader, LogStreamReader, result_schema
+from dirigo.spark.results.state_reader import STATE, WITHOUT_SERVICE, StateReader, state_schema
 from dirigo.spark.sessions import Reach
 
 
@@ -36,12 +37,18 @@ def dirigo_format(reach: Reach) -> type[DataSource]:
             return "dirigo"
 
         def schema(self) -> StructType:
+            if STATE in self.options:
+                return state_schema(self._reading(), self.options)
             return result_schema(self._reading(), self.options)
 
         def reader(self, schema: StructType) -> DataSourceReader:
+            if STATE in self.options:
+                return StateReader(self._reading(), self.options, schema)
             return LogReader(self._reading(), self.options, schema)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            if STATE in self.options:
+                raise FormatError("A state is as of one moment, and no stream: read it with spark.read.")
             return LogStreamReader(self._reading(), self.options, schema)
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -57,7 +64,9 @@ def dirigo_format(reach: Reach) -> type[DataSource]:
             return StreamWriter(reach.access_for(self.options).writing, self.options, schema)
 
         def _reading(self) -> object:
-            return None if "path" in self.options else reach.access_for(self.options).reading
+            if "path" in self.options or any(name in self.options for name in WITHOUT_SERVICE):
+                return None
+            return reach.access_for(self.options).reading
 
     return DirigoDataSource
 

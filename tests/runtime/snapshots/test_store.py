@@ -116,6 +116,16 @@ def test_retention_keeps_what_the_last_ones_refer_to(store: SnapshotStore) -> No
         store.retain(last=0)
 
 
+def test_retention_keeps_what_is_held(store: SnapshotStore) -> None:
+    for number in range(1, 7):
+        take(store, number, {"count/0": [str(number).encode()]})
+    store.retain(last=2, held={2, 5, 17})
+    assert [each.number for each in store.manifests()] == [2, 5, 6]
+    assert content_of(store, store.manifest(2)) == {"count/0": b"2"}
+    store.retain(last=2)
+    assert names(store) == {*(f"manifest-{n}.msgpack" for n in (5, 6)), *(f"part-{n}-0-w1.bin" for n in (5, 6))}
+
+
 def test_retention_counts_whole_snapshots_only(store: SnapshotStore, tmp_path: Path) -> None:
     for number in range(1, 6):
         take(store, number, {"count/0": [str(number).encode()]})

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.exchange.edge import ByKey, ByTime, Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.exchange.shares import Share
-from dirigo.flow.operators.operator import Operator, told_schema
+from dirigo.flow.operators.operator import Operator, StateMoment, told_schema
 from dirigo.flow.plan.states import WholeState
 from dirigo.flow.rows.grouping import Grouping
 from dirigo.flow.rows.held_bytes import held_bytes
-from dirigo.flow.rows.keys import forms_of
+from dirigo.flow.rows.keys import column_of_forms, forms_of, type_of_forms
+from dirigo.flow.rows.schema import apart
 from dirigo.state import capture_of, restored
 
 
@@ -132,6 +134,26 @@ class Deduplicate(Operator):
             held = restored(captured)
             times_of |= {key: held[key] for key in share.keys(held, kinds, as_tuples=False)}
         states.value = Passed.restored(times_of)
+
+    def state_schema(self) -> pa.Schema:
+        """The keys that were seen; with ``within``, each with the times of the rows that were let through."""
+        fields = [pa.field(key, type_of_forms(self.schema.field(key).type)) for key in self.keys]
+        if self._within_ms is not None and self.time is not None:
+            fields.append(pa.field(apart(self.time.name, self.keys), self.time.bounds_type))
+        return pa.schema(fields)
+
+    def state_table(self, states: WholeState[Any], moment: StateMoment) -> pa.Table:
+        passed = states.value
+        if self._within_ms is None or self.time is None:
+            return self._table([*passed], [])
+        seen = [(key, time_ms) for key, times in passed.times_of.items() for time_ms in times]
+        times = replace(self.time, type=self.time.bounds_type).array(np.array([at for _, at in seen], np.int64))
+        return self._table([key for key, _ in seen], [times])
+
+    def _table(self, seen: list[Any], more: list[pa.Array]) -> pa.Table:
+        parts = [seen] if len(self.keys) == 1 else [[key[number] for key in seen] for number in range(len(self.keys))]
+        columns = [column_of_forms(forms, self.schema.field(key).type) for key, forms in zip(self.keys, parts, strict=True)]
+        return pa.Table.from_arrays([*columns, *more], schema=self.state_schema())
 
     def on_rows(self, states: WholeState[Any], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         if self._within_ms is None or self.time is None:

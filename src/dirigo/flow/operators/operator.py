@@ -7,7 +7,7 @@ as ``states``; what it emits goes to ``emitter``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -17,6 +17,14 @@ from dirigo.flow.exchange.edge import Exchange, Onward
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.exchange.shares import Share
 from dirigo.flow.plan.states import Nothing, OperatorStates
+
+
+class StateMoment(NamedTuple):
+    """Whose state a table is made of, and of when."""
+
+    partition: int
+    watermark_ms: int  # as far as the operator had heard
+    clock_ms: int
 
 
 class Operator:
@@ -54,6 +62,14 @@ class Operator:
 
     def new_states(self) -> OperatorStates:
         return Nothing()
+
+    def state_schema(self) -> pa.Schema | None:
+        """The columns of what it keeps, where that can be read as a table; they do not depend on what is kept."""
+        return None
+
+    def state_table(self, states: Any, moment: StateMoment) -> pa.Table:
+        """What one partition keeps, as a table of these columns. The states are the caller's own, and not used again."""
+        raise NotImplementedError
 
     def on_rows(self, states: Any, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         emitter.rows(batch)

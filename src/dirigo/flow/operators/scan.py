@@ -7,11 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from dirigo.flow.aggregates.base import plain, plain_type
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.exchange.edge import ByKey, Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.exchange.shares import Share
-from dirigo.flow.operators.operator import Operator, told_schema
+from dirigo.flow.operators.operator import Operator, StateMoment, told_schema
 from dirigo.flow.operators.windows.row_functions import combined
 from dirigo.flow.plan.states import WholeState
 from dirigo.flow.rows.bad_rows import Bad
@@ -55,6 +56,18 @@ class Scan(Operator):
         for captured in captures:
             so_far = restored(captured)
             states.value |= {key: so_far[key] for key in share.keys(so_far, kinds, as_tuples=True)}
+
+    def state_schema(self) -> pa.Schema:
+        """The key, and what else is in the row that it has come to."""
+        names = [*self.keys, *(name for name in self.schema.names if name not in self.keys)]
+        return pa.schema([pa.field(name, plain_type(self.schema.field(name).type)) for name in names])
+
+    def state_table(self, states: WholeState[dict[Any, Any]], moment: StateMoment) -> pa.Table:
+        so_far, schema = states.value, self.state_schema()
+        rows = batch_of(list(so_far.values()), self.schema)
+        keys = [pa.array([key[number] for key in so_far], schema.field(number).type) for number in range(len(self.keys))]
+        others = [plain(rows.column(name)) for name in schema.names[len(keys) :]]
+        return pa.Table.from_arrays([*keys, *others], schema=schema)
 
     def on_rows(self, states: WholeState[dict[Any, Any]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         so_far = states.value

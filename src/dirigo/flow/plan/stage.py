@@ -19,9 +19,9 @@ from dirigo.flow.errors import CaptureFailure, failure_of, note_place
 from dirigo.flow.event_time.watermark import END, Watermark, passes
 from dirigo.flow.exchange.emitter import Branch, Emitter
 from dirigo.flow.exchange.payloads import Own
-from dirigo.flow.operators.operator import Operator
+from dirigo.flow.operators.operator import Operator, StateMoment
 from dirigo.flow.plan.snapshot_barrier import SnapshotBarrier
-from dirigo.flow.plan.states import StageStates
+from dirigo.flow.plan.states import StageCapture, StageStates
 from dirigo.flow.rows.bad_rows import OnError
 from dirigo.kernel import Address, Context, CriticalRun, Granularity, actor_address
 
@@ -75,6 +75,13 @@ class Stage:
 
     def new_states(self, partition: int) -> StageStates:
         return StageStates(self.upstreams_of(partition), self.operator.new_states(), self.name)
+
+    def state_table(self, partition: int, captured: StageCapture, clock_ms: int) -> pa.Table:
+        """What a snapshot keeps of a partition, as a table with the columns of the operator's ``state_schema``."""
+        states = self.operator.new_states()
+        if captured.own is not None:
+            states.restore(captured.own)
+        return self.operator.state_table(states, StateMoment(partition, captured.head.watermark, clock_ms))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from math import isnan
+from math import isnan, nan
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +47,7 @@ class KeyColumns:
 
     def __init__(self, schema: pa.Schema, names: Sequence[str]) -> None:
         self.names = tuple(names)
+        self._types = [schema.field(name).type for name in names]
         self._readers = [_reader(schema.field(name).type) for name in names]
         self._is_plain = all(reader is _plain for reader in self._readers)
 
@@ -60,6 +61,23 @@ class KeyColumns:
         if self._is_plain:
             return key
         return tuple(map(_value_of, key)) if len(self.names) > 1 else _value_of(key)
+
+    def fields(self) -> list[pa.Field]:
+        """The columns that ``columns`` gives."""
+        return [
+            pa.field(name, kind if pa.types.is_nested(kind) else type_of_forms(kind))
+            for name, kind in zip(self.names, self._types, strict=True)
+        ]
+
+    def columns(self, keys: Sequence[Any]) -> list[pa.Array]:
+        """Keys as columns again, with the values that are in the rows."""
+        by_column = [keys] if len(self.names) == 1 else [[key[number] for key in keys] for number in range(len(self.names))]
+        return [
+            pa.array(map(_value_of, each), kind)
+            if pa.types.is_nested(kind)
+            else column_of_forms([key.form if isinstance(key, OddKey) else key for key in each], kind)
+            for each, kind in zip(by_column, self._types, strict=True)
+        ]
 
 
 def in_order(keys: Iterable[Any]) -> list[Any]:
@@ -103,6 +121,28 @@ def _array_of(forms: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_floating(kind):
         forms = [float("nan") if each == _NOT_A_NUMBER else each for each in forms]
     return pa.array(forms, kind)
+
+
+def type_of_forms(kind: pa.DataType) -> pa.DataType:
+    """The type of ``column_of_forms``: of nested values, only their text is known."""
+    kind = _held_type(kind)
+    return pa.string() if pa.types.is_nested(kind) else kind
+
+
+def column_of_forms(forms: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """What stands for the values of a column of this type (see ``forms_of``) as a column again."""
+    kind = _held_type(kind)
+    if pa.types.is_nested(kind):
+        return pa.array(forms, pa.string())
+    if pa.types.is_floating(kind):
+        forms = [nan if form == _NOT_A_NUMBER else form for form in forms]
+    return pa.array(forms, kind)  # of times from their numbers
+
+
+def _held_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _held_type(kind.value_type)
+    return _held_type(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _forms(column: pa.Array) -> list[Any]:

@@ -7,7 +7,7 @@ import difflib
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
@@ -186,3 +186,10 @@ def _type_of_alias(alias: str, what: str) -> pa.DataType:
         nearest = difflib.get_close_matches(text.lower(), _ALIASES, n=1)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"use one of {', '.join(_ALIASES)}."
         raise FlowError(f"{what}: {alias!r} is not a type; {hint}") from None
+
+
+def apart(name: str, taken: Collection[str]) -> str:
+    """A name for one more column: this one, or with underscores behind it if there is such a column already."""
+    while name in taken:
+        name += "_"
+    return name

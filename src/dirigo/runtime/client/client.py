@@ -184,6 +184,15 @@ class Client:
     def fail(self, name: str, error: str) -> None:
         self._ask(control.FailJob(name, error), None)
 
+    def find_snapshot(
+        self, name: str, *, fresh: bool = False, wait_s: float = 0.0, number: int | None = None
+    ) -> control.SnapshotPlace:
+        """The last snapshot of a job, or one that begins from now on, or that with a number, if it is still there.
+
+        It stays for a while, so that it can be read.
+        """
+        return self._ask(control.FindSnapshot(name, fresh, wait_s, number), control.SnapshotPlace, wait_s)
+
     # --- rows in and out -----------------------------------------------------------------------------------------------
 
     def source_places(self, job: str, source: str | None = None) -> control.SourcePlaces:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from dirigo.errors import DirigoError
 from dirigo.flow.sinks.sink import Sink
 from dirigo.runtime import control
@@ -19,6 +21,7 @@ from dirigo.runtime.results.reader import ResultsReader
 if TYPE_CHECKING:
     from dirigo.runtime.client.client import Client
 
+FRESH_S = 60.0  # for a snapshot that is taken to be read
 _WAIT_S = 30.0  # for the end of a job, before asking again
 _OVER = ("finished", "cancelled", "failed")
 
@@ -69,6 +72,24 @@ class Job:
         fails or is cancelled. Other sinks, such as to_parquet(), write their rows themselves.
         """
         return JobResults(self._client, self.id, self.name, sink, follow=follow)
+
+    def state(self, operator: str, *, fresh: bool = False, timeout_s: float = FRESH_S) -> pa.Table:
+        """What an operator keeps, as of the job's last snapshot: a row per key, with the columns of the key and the states.
+
+        `fresh`: as of a snapshot that is taken now; for `timeout_s` it is waited for. The metadata of the table's schema
+        say which snapshot it is. The folder of snapshots must be reachable from here.
+        """
+        return self.states(operator, fresh=fresh, timeout_s=timeout_s)[operator]
+
+    def states(self, *operators: str, fresh: bool = False, timeout_s: float = FRESH_S) -> dict[str, pa.Table]:
+        """The same of several operators, or of all that keep something, as of the same snapshot."""
+        from dirigo.runtime.stored_states import StoredStates, read_while_it_lasts, tables_of  # for most jobs not needed
+
+        def find() -> StoredStates:
+            place = self._client.find_snapshot(self.id, fresh=fresh, wait_s=timeout_s if fresh else 0.0)
+            return StoredStates.in_snapshots(place.root, place.job, place.number)
+
+        return read_while_it_lasts(find, lambda states: tables_of(states, operators))
 
     def cancel(self) -> None:
         """Stop the job at once; what it had not finished is lost."""

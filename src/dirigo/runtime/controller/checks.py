@@ -37,7 +37,7 @@ _REASONS_MOST: Final = 1_000
 _ADDRESS_LETTERS_MOST: Final = 1_000
 _ADDRESS = re.compile(r"[^/]+/[^/]+/[^/]+")  # of an actor
 
-_LOOKING = (control.GetStatus, control.GetJob, control.GetLog, control.ReadLog)
+_LOOKING = (control.GetStatus, control.GetJob, control.GetLog, control.ReadLog, control.FindSnapshot)
 _WRITING = (control.GetPlaces, control.ReleaseBatch, control.IsCommitting)
 _ALLOWED: Final[dict[str, tuple[type, ...]]] = {READER: _LOOKING, WRITER: _WRITING, WORKER: ()}  # a client may do all
 _DOING: Final[dict[type, str]] = {
@@ -45,6 +45,7 @@ _DOING: Final[dict[type, str]] = {
     control.GetJob: "look at a job",
     control.GetLog: "read results",
     control.ReadLog: "read results",
+    control.FindSnapshot: "read the state of a job",
     control.Submit: "submit a job",
     control.ClaimPlaces: "submit a job",
     control.CancelJob: "cancel a job",
@@ -77,9 +78,11 @@ def check_request(request: control.Request | control.LogRequest) -> None:
             _check_looked_up(request.claim, "a claim")
             _check_plain_name(request.job, "a job needs a name")
             _check_places(request.places)
-        case control.GetJob():
+        case control.GetJob() | control.FindSnapshot():
             _check_looked_up(request.job, "a job")
             _check_seconds(request.wait_s)
+            if isinstance(request, control.FindSnapshot) and request.number is not None:
+                _check_range(request.number, 1, _INTEGER_MOST, "the number of a snapshot")
         case control.Resize():
             if not 1 <= request.workers <= WORKERS_MOST:
                 raise ControlError(f"a pool has 1 to {WORKERS_MOST} workers, not {request.workers}.")

@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 _WAITING_MOST = 10_000
 SAVEPOINT_S_MOST = 24 * 3600.0
+
+FRESH_S_MOST = 600.0  # for a snapshot that is taken for somebody
 _RELEASE_S = 30.0  # for the workers to confirm a commit
 _QUERIES_REMEMBERED = 4096
 _CLIENTS_REMEMBERED = 4096
@@ -75,6 +77,16 @@ class _Saving:
 
 
 @dataclass
+class _Fresh:
+    """A client that waits for a snapshot which is taken for it."""
+
+    identity: bytes
+    number: int
+    job: str
+    until_s: float
+
+
+@dataclass
 class _Releasing:
     """A commit that some workers have still to confirm."""
 
@@ -94,6 +106,8 @@ class Requests:
         self._controller = controller
         self._waiting: list[_Waiting] = []
         self._saving: list[_Saving] = []
+
+        self._fresh: list[_Fresh] = []
         self._releasing: dict[int, _Releasing] = {}
         self._last_release = 0
         self._changes: OrderedDict[bytes, _Change] = OrderedDict()  # by client, the longest silent first
@@ -139,8 +153,9 @@ class Requests:
         """Whether a request was asked before; if so, it is answered as it was, or told that its answer has to wait."""
         number = asked.number
         answer: bytes | None = None
-        is_known = isinstance(asked.request, control.GetJob) and any(
-            (each.identity, each.number) == (identity, number) for each in self._waiting
+        waits: list[_Waiting | _Fresh] = [*self._waiting, *self._fresh]
+        is_known = isinstance(asked.request, control.GetJob | control.FindSnapshot) and any(
+            (each.identity, each.number) == (identity, number) for each in waits
         )
         change = self._changes.get(identity)
         if change is not None and number < change.number:
@@ -176,6 +191,8 @@ class Requests:
                     self._waiting.append(_Waiting(identity, number, job.id, until))
                     return False, None
                 return True, job.status()
+            case control.FindSnapshot():
+                return self._find_snapshot(identity, number, request)
             case control.CancelJob():
                 job = self._live(request.job)
                 controller.end(job, "cancelled", None)
@@ -225,6 +242,8 @@ class Requests:
             why = self._controller.snapshots.savepoints.give_up(saving.job, saving.wanted)
             took = f"the savepoint of job '{saving.job.name}' was not complete after {saving.wait_s:g} s"
             self._answer(saving.identity, saving.number, None, f"{took}: {why}; the job goes on.")
+
+        self._look_at_fresh(now, is_last=is_last)
         for request, releasing in list(self._releasing.items()):
             if now >= releasing.until_s or is_last:
                 del self._releasing[request]
@@ -276,6 +295,57 @@ class Requests:
         wanted = self._controller.snapshots.savepoints.want(job, request.place, stops=request.stops, tell=tell)
         saving = _Saving(identity, number, job, time.monotonic() + wait_s, wait_s, wanted)
         self._saving.append(saving)
+
+    # --- states that are read ------------------------------------------------------------------------------------------
+
+    def _find_snapshot(self, identity: bytes, number: int, request: control.FindSnapshot) -> tuple[bool, Any]:
+        job = self._live(request.job)
+        snapshots = job.snapshots
+        if snapshots is None:
+            why = job.no_snapshots or "this cluster takes no snapshots"
+            what = (
+                "use a source that can"
+                if job.no_snapshots
+                else "start it with a folder for them (snapshots=... or --snapshots)"
+            )
+            raise ControlError(f"the state of job '{job.name}' cannot be read: {why}; {what}.")
+        if request.fresh:
+            if len(self._fresh) >= _WAITING_MOST:
+                raise ControlError("too many clients wait for fresh snapshots; read the last one, or try again later.")
+            waiting = _Fresh(identity, number, job.id, time.monotonic() + min(request.wait_s, FRESH_S_MOST))
+            self._fresh.append(waiting)
+            snapshots.fresh.append(lambda taken: self._taken(waiting, taken))
+            return False, None
+        if snapshots.last is None:
+            why = f" ({snapshots.problem})" if snapshots.problem else ""
+            raise ControlError(
+                f"no snapshot of job '{job.name}' has been committed yet{why}; try again soon, or ask for a fresh one."
+            )
+        return True, self._held(job, snapshots.last.number if request.number is None else request.number)
+
+    def _held(self, job: JobRecord, number: int) -> control.SnapshotPlace:
+        assert job.snapshots is not None
+        job.snapshots.hold(number)
+        return control.SnapshotPlace(job.snapshots.root, job.id, number)
+
+    def _taken(self, waiting: _Fresh, taken: int) -> None:
+        if waiting in self._fresh:  # it may have given up
+            self._fresh.remove(waiting)
+            self._answer(waiting.identity, waiting.number, self._held(self._controller.jobs[waiting.job], taken))
+
+    def _look_at_fresh(self, now: float, *, is_last: bool) -> None:
+        for waiting in list(self._fresh):
+            job = self._controller.jobs.get(waiting.job)
+            is_over = job is None or not job.is_live or job.outcome is not None
+            if not is_over and now < waiting.until_s and not is_last:
+                continue
+            self._fresh.remove(waiting)
+            if job is None or is_over or is_last:
+                error = f"job '{waiting.job}' has ended, or the cluster has, before a fresh snapshot was there."
+            else:
+                problem = job.snapshots.problem if job.snapshots is not None else None
+                error = f"no fresh snapshot of job '{job.name}' was there in time: {problem or 'it takes longer than that'}."
+            self._answer(waiting.identity, waiting.number, None, error)
 
     # --- rows from outside ---------------------------------------------------------------------------------------------
 

@@ -34,6 +34,9 @@ LONG_S = 10.0  # a snapshot that takes longer says so in the job's status
 STEADY_AFTER_S = 2.0
 # Results are shown with snapshots. Whoever has waited for a job to come back is not to wait for the usual time once more.
 FIRST_AFTER_S = 0.2
+# Who reads a state has so long for it. Of the snapshots that are read, only a few are held: those asked for last.
+HELD_S = 60.0
+HELD_MOST = 5
 AGAIN_AFTER_S = 1.0  # one that came to nothing; less if the next one is due anyway
 
 
@@ -51,6 +54,7 @@ class Taking:
     written_bytes: int = 0
     is_kept: bool = False  # all of it has come, and the manifest is being written
     is_there: bool = False  # the manifest is written
+    fresh: list[Callable[[int], None]] = field(default_factory=list)  # who is told its number when it is there
     to_commit: set[int] = field(default_factory=set)  # workers whose sinks have still to make it visible; at the end only
     stops: bool = False  # sources are read no further: a savepoint of this ends the job
     saved: list[WantedSavepoint] = field(default_factory=list)  # which are complete by now
@@ -72,7 +76,9 @@ class JobSnapshots:
     rewrite: tuple[str, ...] = ()  # places of actors whose states lie in files that are kept for little
     problem: str | None = None  # why the last one came to nothing
     savepoints: list[WantedSavepoint] = field(default_factory=list)
-    not_before_s: float = 0.0  # after one that came to nothing, another is not begun for the sake of a savepoint
+    fresh: list[Callable[[int], None]] = field(default_factory=list)  # who waits for one that begins from now on
+    not_before_s: float = 0.0  # after one that came to nothing, another is not begun for somebody who waits
+    held: dict[int, float] = field(default_factory=dict)  # snapshots that are read -> until when they stay
 
     def plan_first(self, now: float, *, is_back: bool) -> None:
         """A generation begins to run."""
@@ -80,10 +86,32 @@ class JobSnapshots:
 
     def forget(self) -> None:
         """A generation is over: what was under way is void."""
+        self.wait_on()
         taking, self.taking = self.taking, None
         for wanted in taking.saved if taking is not None else ():
             wanted.tell(LOST_AT_THE_END)
         self.ended.clear()
+
+    def wait_on(self) -> None:
+        """Who waits for the snapshot that is under way gets the next one."""
+        if self.taking is not None:
+            self.fresh += self.taking.fresh
+            self.taking.fresh = []
+
+    def wants_one(self, now: float) -> bool:
+        return now >= self.due_s or (bool(self.savepoints or self.fresh) and now >= self.not_before_s)
+
+    def hold(self, number: int) -> None:
+        """Have a snapshot stay for a while, since somebody reads it."""
+        self.held.pop(number, None)  # so that it is the last one in the dict
+        self.held[number] = time.monotonic() + HELD_S
+        for longest in list(self.held)[:-HELD_MOST]:
+            del self.held[longest]
+
+    def held_now(self) -> set[int]:
+        now = time.monotonic()
+        self.held = {number: until_s for number, until_s in self.held.items() if now < until_s}
+        return set(self.held)
 
 
 class Snapshots:
@@ -99,8 +127,7 @@ class Snapshots:
             snapshots = job.snapshots
             if snapshots is None or job.state not in ("running", "draining") or job.outcome is not None:
                 continue
-            is_wanted = bool(snapshots.savepoints) and now >= snapshots.not_before_s
-            if snapshots.taking is None and (now >= snapshots.due_s or is_wanted) and not job.is_complete:
+            if snapshots.taking is None and snapshots.wants_one(now) and not job.is_complete:
                 self._begin(job, snapshots, now)
             elif snapshots.taking is not None and now - snapshots.taking.since_s >= LONG_S:
                 snapshots.problem = (
@@ -116,6 +143,7 @@ class Snapshots:
         snapshots.number += 1
         stops = any(wanted.stops for wanted in snapshots.savepoints)
         snapshots.taking = Taking(snapshots.number, time.time(), now, stops=stops)
+        snapshots.taking.fresh, snapshots.fresh = snapshots.fresh, []
         order = control.TakeSnapshot(job.run, snapshots.number, snapshots.rewrite, stops)
         self._controller.order_all(job.workers, order)
 
@@ -171,6 +199,7 @@ class Snapshots:
     def _give_up(self, job: JobRecord, snapshots: JobSnapshots, problem: str, *, is_void: bool = False) -> None:
         """There will be no such snapshot; the one before it stays the last one. After a void one the next may be there."""
         assert snapshots.taking is not None
+        snapshots.wait_on()
         number, snapshots.taking = snapshots.taking.number, None
         snapshots.problem = _not_taken(number, problem)
         snapshots.due_s = snapshots.not_before_s = time.monotonic() + min(AGAIN_AFTER_S, snapshots.every_s)
@@ -243,6 +272,8 @@ class Snapshots:
         snapshots.problem = None
         snapshots.last_manifest = manifest
         snapshots.last = snapshot_figures(manifest)
+        for tell in taking.fresh:
+            tell(manifest.number)
         snapshots.due_s = taking.since_s + snapshots.every_s
         if taking.since_s - job.runs_since_s >= STEADY_AFTER_S:
             job.losses_in_row = 0
@@ -261,7 +292,7 @@ class Snapshots:
 
     def _tidy(self, job: JobRecord, snapshots: JobSnapshots, taking: Taking, manifest: SnapshotManifest) -> None:
         """Copy what was asked for as a savepoint, and remove snapshots that nobody goes back to."""
-        run, store = job.run, snapshots.store
+        run, store, held = job.run, snapshots.store, snapshots.held_now()
         savepoints = [wanted for wanted in snapshots.savepoints if wanted.after < manifest.number]
         snapshots.savepoints = [wanted for wanted in snapshots.savepoints if wanted not in savepoints]
 
@@ -275,7 +306,7 @@ class Snapshots:
                     outcomes.append((wanted, str(error) if isinstance(error, DirigoError) else said(error)))
             rewrite: tuple[str, ...] = ()
             try:
-                store.retain(KEPT)
+                store.retain(KEPT, held)
                 rewrite = tuple(sorted(store.worth_rewriting(manifest)))
             except Exception as error:  # next time, perhaps
                 _log.warning("old snapshots of job %s cannot be removed: %s", run, error)

@@ -124,12 +124,12 @@ class SnapshotStore:
 
     # --- removing ---
 
-    def retain(self, last: int = KEPT_SNAPSHOTS) -> None:
-        """Remove what neither the last snapshots need nor one that is under way."""
+    def retain(self, last: int = KEPT_SNAPSHOTS, held: Collection[int] = ()) -> None:
+        """Remove what neither the last snapshots need, nor those that are held, nor one that is under way."""
         if last < 1:
             raise SnapshotError(f"Of '{self.place.shown}', the last {last} snapshots cannot be kept; keep 1 or more.")
         files = self.place.files()
-        kept = self._last_whole(files, last)
+        kept = self._last_whole(files, last, held)
         if not kept:
             return
         newest = kept[0]
@@ -154,11 +154,12 @@ class SnapshotStore:
         wasteful = {file for file, used in needed.items() if used * 2 < files.get(file, 0)}
         return {place for place, ref in manifest.bodies() if ref.file in wasteful}
 
-    def _last_whole(self, files: Mapping[str, int], most: int) -> list[SnapshotManifest]:
+    def _last_whole(self, files: Mapping[str, int], most: int, held: Collection[int]) -> list[SnapshotManifest]:
+        """The last ones, and of those before them the ones that are held."""
         found: list[SnapshotManifest] = []
         for number in reversed(numbers_in(files)):
-            if len(found) == most:
-                break
+            if len(found) >= most and number not in held:
+                continue
             try:
                 found.append(whole_manifest(self.place, number, files))
             except DamagedSnapshot:

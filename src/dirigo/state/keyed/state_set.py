@@ -89,6 +89,11 @@ class KeyedStateSet:
             for key in keys
         }
 
+    def values_of(self, name: str, keys: Iterable[Hashable]) -> list[Any]:
+        """What some keys hold of a state, themselves: to be looked at only."""
+        own, identity = self._holdings[name].own, self._declarations[name].identity()
+        return [own.get(key, identity) for key in keys]
+
     # --- expiry ---
 
     @property

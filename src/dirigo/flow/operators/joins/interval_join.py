@@ -20,7 +20,7 @@ from dirigo.flow.exchange.edge import ByTime, Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.exchange.shares import Share
 from dirigo.flow.operators.joins.matching import JoinShape, Positions, pairs
-from dirigo.flow.operators.operator import Operator
+from dirigo.flow.operators.operator import Operator, StateMoment
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
 
 LEFT, RIGHT = 0, 1
@@ -82,6 +82,14 @@ class IntervalJoin(Operator):
 
     def restore_share(self, states: PartialStore, captures: Sequence[Any], share: Share) -> None:
         states.restore_share(captures, lambda side: self._keys[side], share)
+
+    def state_schema(self) -> pa.Schema:
+        return self._shape.kept_schema()
+
+    def state_table(self, states: PartialStore, moment: StateMoment) -> pa.Table:
+        """The rows of both sides that are kept."""
+        kept = [states.partials.get(PartialKey(0, side)) for side in (LEFT, RIGHT)]
+        return self._shape.kept_table(*(each.batches if each is not None else [] for each in kept))
 
     def on_rows(self, states: PartialStore, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         states.add(PartialKey(0, port), batch)

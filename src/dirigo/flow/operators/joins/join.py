@@ -16,7 +16,7 @@ from dirigo.flow.exchange.edge import ByKey, Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.exchange.shares import Share
 from dirigo.flow.operators.joins.matching import JoinShape
-from dirigo.flow.operators.operator import Operator
+from dirigo.flow.operators.operator import Operator, StateMoment
 from dirigo.flow.plan.states import WholeState
 from dirigo.flow.rows.captured_batches import captured_batches, restored_batches
 from dirigo.flow.rows.held_bytes import held_bytes
@@ -109,6 +109,13 @@ class Join(Operator):
         for captured in captures:
             for side, batches, keys in zip(states.value, captured, (self._shape.left_on, self._shape.right_on), strict=True):
                 side.restore(batches, keys, share)
+
+    def state_schema(self) -> pa.Schema:
+        return self._shape.kept_schema()
+
+    def state_table(self, states: WholeState[tuple[_Side, _Side]], moment: StateMoment) -> pa.Table:
+        """The rows of both sides that are kept."""
+        return self._shape.kept_table(*(side.batches for side in states.value))
 
     def on_rows(self, states: WholeState[tuple[_Side, _Side]], port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         own, other = states.value[port], states.value[1 - port]

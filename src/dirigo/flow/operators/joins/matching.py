@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from dirigo.flow.errors import FlowError
 from dirigo.flow.rows.grouping import Grouping
-from dirigo.flow.rows.schema import require_columns
+from dirigo.flow.rows.schema import apart, require_columns
 
 How = Literal["inner", "left", "right", "outer", "semi", "anti"]
 Positions = npt.NDArray[np.int64]
@@ -42,6 +42,10 @@ def pairs(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> tuple[Position
 def _decoded(column: pa.Array) -> pa.Array:
     """The column without a dictionary, which may hide nulls among its values."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _alike(one: pa.Array, other: pa.Array) -> list[pa.Array]:
@@ -107,7 +111,7 @@ class JoinShape:
         self.how = how
         self.left_on = tuple(left_on)
         self.right_on = tuple(right_on)
-        self.left = left
+        self.left, self.right = left, right
         sides = ((left, self.left_on), (right, self.right_on))
         self.form = " and ".join(
             f"({', '.join(f'{field.name}: {field.type}' for field in schema)} by {', '.join(keys)})"
@@ -123,6 +127,40 @@ class JoinShape:
             left_kinds |= {name: _common_type(left_kinds[name], right.field(name).type) for name in self._shared}
         kinds_of = [*left_kinds.values(), *(right.field(name).type for name in self._right_columns)]
         self.schema = pa.schema(list(zip(names, kinds_of, strict=True)))
+
+    def kept_schema(self) -> pa.Schema:
+        """The columns of rows that wait for partners: the side, the keys, and what else is on the left and on the right."""
+        return pa.schema([field for field, _, _ in self._kept_columns()])
+
+    def kept_table(self, left: Sequence[pa.RecordBatch], right: Sequence[pa.RecordBatch]) -> pa.Table:
+        """Rows of both sides in these columns, with nulls where a column is of the other side."""
+        columns, schema = self._kept_columns(), self.kept_schema()
+        parts = []
+        for side, batch in [*((0, each) for each in left), *((1, each) for each in right)]:
+            arrays: list[pa.Array] = [pa.array([("left", "right")[side]] * batch.num_rows, pa.string())]
+            for field, *names in columns[1:]:
+                name = names[side]
+                arrays.append(
+                    pa.nulls(batch.num_rows, field.type) if name is None else _decoded(batch.column(name)).cast(field.type)
+                )
+            parts.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        return pa.Table.from_batches(parts, schema)
+
+    def _kept_columns(self) -> list[tuple[pa.Field, str | None, str | None]]:
+        """Each column with its name on the left and on the right."""
+        columns: list[tuple[pa.Field, str | None, str | None]] = []
+        for one, other in zip(self.left_on, self.right_on, strict=True):
+            kinds = [_plain_type(schema.field(name).type) for schema, name in ((self.left, one), (self.right, other))]
+            columns.append((pa.field(one, _common_type(*kinds)), one, other))
+        columns += [(field, field.name, None) for field in self.left if field.name not in self.left_on]
+        taken = {field.name for field, _, _ in columns}
+        for field in self.right:
+            if field.name not in self.right_on:
+                name = f"{field.name}_right" if field.name in taken else field.name
+                columns.append((field.with_name(apart(name, taken)), None, field.name))
+                taken.add(columns[-1][0].name)
+        plain = [(pa.field(field.name, _plain_type(field.type)), one, other) for field, one, other in columns]
+        return [(pa.field(apart("side", taken), pa.string()), None, None), *plain]
 
     def join(self, left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
         """All joined rows of two tables."""

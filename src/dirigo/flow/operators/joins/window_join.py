@@ -16,10 +16,11 @@ from dirigo.flow.exchange.edge import Exchange
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.exchange.shares import Share
 from dirigo.flow.operators.joins.matching import JoinShape
-from dirigo.flow.operators.operator import Operator
+from dirigo.flow.operators.operator import Operator, StateMoment
 from dirigo.flow.operators.windows.aggregation import Rows
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
-from dirigo.flow.operators.windows.windowed import WINDOW_END, WINDOW_START, IntoWindows
+from dirigo.flow.operators.windows.summary import WINDOW_END, WINDOW_START
+from dirigo.flow.operators.windows.windowed import IntoWindows
 
 LEFT, RIGHT = 0, 1
 
@@ -92,6 +93,17 @@ class WindowJoin(Operator):
 
     def restore_share(self, states: PartialStore, captures: Sequence[Any], share: Share) -> None:
         states.restore_share(captures, lambda side: self._keys[side], share)
+
+    def state_schema(self) -> pa.Schema:
+        return self._shape.kept_schema()
+
+    def state_table(self, states: PartialStore, moment: StateMoment) -> pa.Table:
+        """The rows of both sides that are kept."""
+        sides = [
+            [self._rows[side].finish([states.partials[key].whole()]) for key in sorted(states.partials) if key.slot == side]
+            for side in (LEFT, RIGHT)
+        ]
+        return self._shape.kept_table(*sides)
 
     def on_rows(self, states: PartialStore, port: int, batch: pa.RecordBatch, emitter: Emitter) -> None:
         panes = batch.column(PANE).to_numpy()

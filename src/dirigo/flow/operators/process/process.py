@@ -19,11 +19,13 @@ from dirigo.flow.exchange.edge import ByKey, Exchange, Onward
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.exchange.payloads import Own
 from dirigo.flow.exchange.shares import Share
-from dirigo.flow.operators.operator import Operator
+from dirigo.flow.operators.operator import Operator, StateMoment
+from dirigo.flow.operators.process.state_columns import column_of_state, type_of_state
 from dirigo.flow.operators.process.states import ProcessCapture, ProcessStates
 from dirigo.flow.operators.process.timers import CLOCK, EVENT, Alone, Wake
 from dirigo.flow.rows.keys import KeyColumns, in_order
 from dirigo.flow.rows.row import python_values
+from dirigo.flow.rows.schema import apart
 from dirigo.state import NO_KEY, CurrentKey, KeyedStateSet, Lifetime, declared_states
 
 _WHOLE: Hashable = ()  # the one key of a function whose states belong to the partition
@@ -203,6 +205,27 @@ class Process(Operator):
             return [(partition, whole.states.shown([_WHOLE])[_WHOLE])]
         held = whole.states.shown(in_order(whole.states.keys()))
         return [(_hashable(columns.shown(key)), values) for key, values in held.items()]
+
+    def state_schema(self) -> pa.Schema | None:
+        """One row per key, or the one of a partition: a column for each state. None without any."""
+        if not self._states:
+            return None
+        columns = self._surroundings.keys
+        fields = [pa.field("partition", pa.int64())] if columns is None else columns.fields()
+        names = [field.name for field in fields]
+        fields += [pa.field(apart(name, names), type_of_state(each)) for name, each in self._states.items()]
+        return pa.schema(fields)
+
+    def state_table(self, states: ProcessStates, moment: StateMoment) -> pa.Table:
+        states.states.expire(CLOCK, moment.clock_ms)  # in event time, that has been done at the last watermark
+        columns = self._surroundings.keys
+        keys = [_WHOLE] if columns is None else in_order(states.states.keys())
+        heading = [pa.array([moment.partition], pa.int64())] if columns is None else columns.columns(keys)
+        values = [
+            column_of_state(declaration, states.states.values_of(name, keys), f"the state '{name}'")
+            for name, declaration in self._states.items()
+        ]
+        return pa.Table.from_arrays([*heading, *values], schema=self.state_schema())
 
     def _context(self, states: ProcessStates, emitter: Emitter) -> FunctionContext:
         context = states.context

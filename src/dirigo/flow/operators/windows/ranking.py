@@ -37,7 +37,7 @@ class Rows:
         require_columns(schema, keys, "rows by key")
         refuse_pane(schema)
         self.output_schema: pa.Schema = schema
-        self._rows_schema: pa.Schema = schema  # a subclass may make something else of the rows
+        self.rows_schema: pa.Schema = schema  # a subclass may make something else of the rows
         self._partial_schema = pa.schema([PANE_FIELD, *schema])
 
     def partial_schema(self, slot: int) -> pa.Schema:
@@ -57,7 +57,7 @@ class Rows:
     def finish(self, partials: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         """All rows without their panes."""
         whole = partials[0] if len(partials) == 1 else pa.concat_batches(partials)
-        return pa.RecordBatch.from_arrays(whole.columns[1:], schema=self._rows_schema)
+        return pa.RecordBatch.from_arrays(whole.columns[1:], schema=self.rows_schema)
 
 
 class Ranking:

@@ -8,7 +8,7 @@ one say whether a row is late: an old row that touches a session still open belo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,22 @@ from dirigo.flow.event_time.windows import Session, Span
 from dirigo.flow.exchange.edge import ByTime, Edge, Exchange, timed
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.exchange.shares import Share
-from dirigo.flow.operators.operator import Operator
+from dirigo.flow.operators.operator import Operator, StateMoment
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
 from dirigo.flow.operators.windows.row_functions import Applied
-from dirigo.flow.operators.windows.summary import ALL_SLOTS, RAW_ROWS, Summary, finished, form_of, spread_slots, summable
-from dirigo.flow.operators.windows.windowed import WINDOW_END, WINDOW_START
+from dirigo.flow.operators.windows.summary import (
+    ALL_SLOTS,
+    RAW_ROWS,
+    WINDOW_END,
+    WINDOW_START,
+    Summary,
+    finished,
+    form_of,
+    shown,
+    shown_schema,
+    spread_slots,
+    summable,
+)
 from dirigo.flow.rows.grouping import Grouping
 
 _START, _END = "__start", "__end"
@@ -125,6 +136,33 @@ class Sessions(Operator):
     def restore_share(self, states: PartialStore, captures: Sequence[Any], share: Share) -> None:
         states.restore_share(captures, lambda _: self.keys, share)
 
+    def state_schema(self) -> pa.Schema:
+        return shown_schema(self.summary, self.keys, self._bounds.type)
+
+    def state_table(self, states: PartialStore, moment: StateMoment) -> pa.Table:
+        """What each open session has come to so far. Rows of which nobody can say yet whether they are late are left out."""
+        schema = self.state_schema()
+        pieces = [states.pop(PartialKey(_ALL, slot)) for slot in range(self.summary.slots)]
+        present = [slot for slot, piece in enumerate(pieces) if piece is not None]
+        if not present or pieces[0] is None:
+            return schema.empty_table()
+        numbers, starts, ends = _sessions([pieces[slot] for slot in present], self.keys)
+        tables = [
+            pa.RecordBatch.from_pylist([], schema=self.summary.partial_schema(slot)) for slot in range(self.summary.slots)
+        ]
+        for slot, number in zip(present, numbers, strict=True):
+            tables[slot] = _with_panes(self.summary, slot, pieces[slot], number)
+        if isinstance(self.summary, Applied):
+            outcomes = [(self.summary.finish(tables), numbers[0])]
+        else:
+            results = [(self.summary.finish(each), each) for each in self._in_turn(tables, len(starts))]
+            outcomes = [(rows, self._sessions_of(rows, each)) for rows, each in results]
+        batches = [
+            shown(rows, [self._bounds.array(each[sessions]) for each in (starts, ends)], schema)
+            for rows, sessions in outcomes
+        ]
+        return pa.Table.from_batches(batches, schema)
+
     def _compact(self, slot: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Pieces that touch are one; what a single slot shows of that is safe to use, the rest is found at the watermark."""
         if slot == self.summary.slots:
@@ -191,10 +229,15 @@ class Sessions(Operator):
             return
         if not finished[0].num_rows:
             return
-        places = self._places_within_key(finished[0], len(starts))
-        in_turn = [_by_place(table, places) for table in finished]
+        for tables in self._in_turn(finished, len(starts)):
+            self._emit_chosen(tables, starts, ends, emitter)
+
+    def _in_turn(self, finished: list[pa.RecordBatch], sessions: int) -> Iterator[list[pa.RecordBatch]]:
+        """The tables of all slots with one session of each key, then with the next ones."""
+        places = self._places_within_key(finished[0], sessions)
+        by_place = [_by_place(table, places) for table in finished]
         for place in range(int(places.max()) + 1):
-            self._emit_chosen([tables[place] for tables in in_turn], starts, ends, emitter)
+            yield [tables[place] for tables in by_place]
 
     def _places_within_key(self, table: pa.RecordBatch, sessions: int) -> Times:
         """For each session its place among those of its key, from 0."""
@@ -220,13 +263,16 @@ class Sessions(Operator):
 
     def _emit_chosen(self, tables: list[pa.RecordBatch], starts: Times, ends: Times, emitter: Emitter) -> None:
         result = finished(self.summary, tables, None, self.name, emitter)
+        sessions = self._sessions_of(result, tables)
+        self._emit_rows(result, starts[sessions], ends[sessions], emitter)
+
+    def _sessions_of(self, result: pa.RecordBatch, tables: list[pa.RecordBatch]) -> Times:
         # Each key has one session here, so a result's session is that of any of the key's pieces.
         columns = [pa.concat_arrays([result.column(key), tables[0].column(key)]) for key in self.keys]
         grouping = Grouping.of(columns, result.num_rows + tables[0].num_rows)
         session_of = np.empty(grouping.count, dtype=np.int64)
         session_of[grouping.codes[result.num_rows :]] = tables[0].column(PANE).to_numpy()
-        sessions = session_of[grouping.codes[: result.num_rows]]
-        self._emit_rows(result, starts[sessions], ends[sessions], emitter)
+        return session_of[grouping.codes[: result.num_rows]]
 
     def _emit_rows(self, result: pa.RecordBatch, starts: Times, ends: Times, emitter: Emitter) -> None:
         times = [self._bounds.array(each) for each in (starts, ends)] if self._window_columns else []

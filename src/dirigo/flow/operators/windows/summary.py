@@ -7,13 +7,17 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from dirigo.flow.aggregates.base import plain, plain_type
 from dirigo.flow.event_time.time_column import Times
 from dirigo.flow.event_time.windows import Span
 from dirigo.flow.exchange.edge import ByKey, Edge
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.exchange.partitions import partition_of, split
+from dirigo.flow.operators.windows.ranking import Rows
 from dirigo.flow.rows.bad_rows import Bad, try_each_part
+from dirigo.flow.rows.schema import apart
 
+WINDOW_START, WINDOW_END = "window_start", "window_end"
 ALL_SLOTS = -1  # the port on which several tables of a summary come together, as (slot, table)
 RAW_ROWS = -2  # the port on which rows come that their sender has not summarised
 
@@ -73,6 +77,22 @@ def spread_slots(exchange: ByKey, partials: Sequence[pa.RecordBatch], edge: Edge
                 by_target.setdefault(partition, []).append((slot, part))
     for partition, parts in by_target.items():
         emitter.send(targets[partition], ALL_SLOTS, [part for part in parts if part[1].num_rows])
+
+
+def shown_schema(summary: Summary, keys: Sequence[str], bounds: pa.DataType | None) -> pa.Schema:
+    """What ``finish`` gives, which of a function of all rows is these rows, and the bounds of its window behind it."""
+    schema: pa.Schema = summary.rows_schema if isinstance(summary, Rows) else summary.output_schema
+    fields = [field for key in keys for field in schema if field.name == key]
+    fields += [field for field in schema if field.name not in keys]
+    for name in () if bounds is None else (WINDOW_START, WINDOW_END):
+        fields.append(pa.field(apart(name, schema.names), bounds))
+    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in fields])
+
+
+def shown(rows: pa.RecordBatch, bounds: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows that ``finish`` gave and the bounds of their windows, as one batch of ``shown_schema``."""
+    names = schema.names[: len(schema) - len(bounds)]
+    return pa.RecordBatch.from_arrays([*(plain(rows.column(name)) for name in names), *bounds], schema=schema)
 
 
 @runtime_checkable

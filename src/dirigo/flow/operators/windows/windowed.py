@@ -17,13 +17,24 @@ from dirigo.flow.event_time.windows import PaneWindows, Span, Tumbling, WholeStr
 from dirigo.flow.exchange.edge import ByKey, ByTime, Edge, Exchange, timed
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.exchange.shares import Share
-from dirigo.flow.operators.operator import Operator
+from dirigo.flow.operators.operator import Operator, StateMoment
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
-from dirigo.flow.operators.windows.summary import ALL_SLOTS, RAW_ROWS, Summary, finished, form_of, spread_slots, summable
+from dirigo.flow.operators.windows.summary import (
+    ALL_SLOTS,
+    RAW_ROWS,
+    WINDOW_END,
+    WINDOW_START,
+    Summary,
+    finished,
+    form_of,
+    shown,
+    shown_schema,
+    spread_slots,
+    summable,
+)
 from dirigo.flow.rows.grouping import Grouping
 from dirigo.flow.rows.own_memory import cut
 
-WINDOW_START, WINDOW_END = "window_start", "window_end"
 _PROCESSING_TIME = pa.timestamp("ms", tz="UTC")
 
 
@@ -142,10 +153,11 @@ class Windowed(Operator):
         self._by_clock = windows.time == "processing"
         self._span_time: TimeColumn | None = None
         schema, time = summary.output_schema, None
-        if window_columns and not isinstance(windows, WholeStream):
-            kind = _PROCESSING_TIME if self._by_clock or input_time is None else input_time.bounds_type
+        kind = _PROCESSING_TIME if self._by_clock or input_time is None else input_time.bounds_type
+        self._bounds = None if isinstance(windows, WholeStream) else TimeColumn(WINDOW_END, kind)
+        if window_columns and self._bounds is not None:
             schema = schema.append(pa.field(WINDOW_START, kind)).append(pa.field(WINDOW_END, kind))
-            self._span_time = TimeColumn(WINDOW_END, kind)
+            self._span_time = self._bounds
             time = None if self._by_clock else TimeColumn(WINDOW_END, kind, offset_ms=-1)
         super().__init__(name, schema, time)
 
@@ -182,6 +194,24 @@ class Windowed(Operator):
         states.closed_ms = min(closed_ms for closed_ms, _ in captures)
         tables = [batches for _, batches in captures if batches is not None]
         PartialStore.restore_share(states, tables, lambda _: self.keys, share)
+
+    # --- as a table that can be read -----------------------------------------------------------------------------------
+
+    def state_schema(self) -> pa.Schema:
+        return shown_schema(self.summary, self.keys, None if self._bounds is None else self._bounds.type)
+
+    def state_table(self, states: WindowState, moment: StateMoment) -> pa.Table:
+        """What each window that may still be emitted has come to so far."""
+        schema = self.state_schema()
+        closed_ms = states.closed_ms if self._by_clock else moment.watermark_ms - self.lateness_ms
+        spans = {span for pane in states.buckets() for span in self.windows.spans(pane) if span.end_ms > closed_ms}
+        batches = []
+        for span in sorted(spans, key=lambda span: span.end_ms):
+            rows = self.summary.finish([self._gather(states, span, slot) for slot in range(self.summary.slots)])
+            ends = () if self._bounds is None else (span.start_ms, span.end_ms)
+            bounds = [self._bounds.array(np.full(rows.num_rows, end)) for end in ends] if self._bounds is not None else []
+            batches.append(shown(rows, bounds, schema))
+        return pa.Table.from_batches(batches, schema)
 
     # --- rows ----------------------------------------------------------------------------------------------------------
 
