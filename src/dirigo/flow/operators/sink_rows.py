@@ -24,6 +24,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from dirigo.errors import DirigoError
+from dirigo.flow.errors import OperatorFailure, failure_of
 from dirigo.flow.event_time.watermark import END
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
@@ -68,8 +70,16 @@ class SinkStates(WholeState[list[OpenPart]]):
         self._operator = operator
 
     def capture(self) -> Any:
-        """What the writer has prepared; None if it has nothing that can be committed."""
-        return self.value[0].capture() if self.value else None
+        """What the writer has prepared; None if it has nothing that can be committed.
+
+        A writer that fails here may have lost its rows, and the next snapshot would be without them. So it fails the job.
+        """
+        try:
+            return self.value[0].capture() if self.value else None
+        except DirigoError as error:
+            raise OperatorFailure(str(error)) from error
+        except Exception as error:  # a sink is somebody's code
+            raise failure_of(self._operator.name, error) from error
 
     def restore(self, captured: Any) -> None:
         if captured is not None:
