@@ -71,3 +71,12 @@ def test_a_sink_that_had_ended_before_is_visible_with_the_next_snapshot() -> Non
     job.prepares(AT_ITS_END, "the end")
     assert job.commits(1) == ["the end"]
     assert job.commits(2) == []
+
+
+def test_snapshots_that_come_to_nothing_leave_nothing_behind() -> None:
+    """Each cut names all that waits: a folder that is full for a day must not fill the memory."""
+    job = Job()
+    for number in range(1, 1_000):
+        job.prepares(number, f"cut {number}")
+    assert len(job.job._prepared[ACTOR]) < 10
+    assert job.commits(999) == ["cut 999"]

@@ -50,6 +50,7 @@ ROWS_AT_ONCE = 16_384
 # objective, because a message is not interrupted. Without any objective, large messages are the cheapest.
 MESSAGE_SHARE = 0.03
 MESSAGE_LEAST_S = 0.003
+PREPARED_MOST = 3  # of snapshots that have not been committed, and may never be
 
 PostResult = Callable[[str, str, int, pa.RecordBatch | None], None]
 
@@ -184,6 +185,7 @@ class InstalledJob:
         if isinstance(self.operators[address], SinkRows) and captured.own is not None:
             prepared = self._prepared.setdefault(address, [])
             prepared.append((number or self._last_cut.get(address, 0) + 1, captured.own))
+            del prepared[:-PREPARED_MOST]  # the later ones name all that the earlier ones name
 
     def commit(self, number: int) -> None:
         """Have the sinks here make visible what belongs to a snapshot. Runs their code."""
