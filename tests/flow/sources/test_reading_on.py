@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dirigo as dg
+from dirigo.flow.event_time.watermark import Watermark
 from dirigo.flow.sources.files import line_blocks
+from dirigo.flow.sources.reader import SourceReader
 from dirigo.nexmark.sources import bids
 
 ROWS = [{"n": n, "at": n * 10} for n in range(60)]
@@ -136,6 +139,44 @@ def test_rows_that_were_due_while_nobody_read_are_due_at_once_and_the_rest_when_
     later.to_the_end()
     assert given + len(later.good) + len(later.bad) == 60
     assert later.now_s < first.now_s + 40.0, "all was due by then, and the pace has not begun anew"
+
+
+@pytest.mark.parametrize("kind", ["function", "compressed", "parquet"])
+def test_a_source_that_is_on_its_way_to_its_position_is_not_idle(kind: str, tmp_path: Path) -> None:
+    """Or the others would not wait for it, and its rows would be late."""
+
+    def reader() -> SourceReader:
+        (split,) = source.splits(1)
+        return SourceReader(source, split, "rows.source/0", "rows/0", 0)
+
+    source = late_sources(kind, tmp_path)
+    first = reader()
+    while first.rows < 8_000:
+        first.read(100, 0.0)
+    again = reader()
+    again.restore(first.capture())
+    again.split.read_for_s = 0.0  # it takes several reads to come there
+    told: list[Any] = []
+    for now_s in range(10_000):
+        told += again.read(100, float(now_s))
+        if again.rows > first.rows:
+            break
+    assert now_s > 3
+    assert not [each.payload for each in told if isinstance(each.payload, Watermark) and each.payload.is_idle]
+
+
+def late_sources(kind: str, folder: Path) -> dg.Source:
+    """Many rows, of which a source says soon that it is idle."""
+    rows = [{"n": n, "at": n} for n in range(10_000)]
+    if kind == "function":
+        return dg.from_iterable(lambda: iter(rows), SCHEMA, time="at", idle_after="1s")
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
+        return dg.from_parquet(folder / "rows.parquet", time="at", idle_after="1s")
+    lines = "".join(json.dumps(row | {"text": os.urandom(40).hex()}) + "\n" for row in rows)
+    (folder / "rows.jsonl.gz").write_bytes(gzip.compress(lines.encode(), 1))
+    schema = SCHEMA | {"text": str}
+    return dg.from_json_lines(folder / "rows.jsonl.gz", schema, time="at", idle_after="1s")
 
 
 def read_on(source: dg.Source, position: Any) -> None:

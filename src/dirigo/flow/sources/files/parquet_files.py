@@ -16,7 +16,7 @@ from dirigo.flow.local_path import PathArgument
 from dirigo.flow.rows.schema import require_columns
 from dirigo.flow.sources.files.file_queue import FileQueue, changed_file
 from dirigo.flow.sources.files.paths import dealt_out, files_at
-from dirigo.flow.sources.source import Source, SourceBatch, Split, require_wanted
+from dirigo.flow.sources.source import Source, SourceBatch, Split, empty_batch, require_wanted
 
 _BUFFER_BYTES: Final = 1 << 18  # per column; without a buffer, a whole row group is read at once
 
@@ -87,7 +87,7 @@ class ParquetSplit(Split):
         while batch is not None and batch.num_rows <= self._skipped:
             self._skipped -= batch.num_rows
             if clock.monotonic() >= until:
-                return None
+                return SourceBatch(empty_batch(self._schema))
             batch = self._next_batch(rows_max)
         if batch is None:
             return None
