@@ -214,6 +214,24 @@ def test_files_that_have_changed_since_are_refused_in_a_sentence(tmp_path: Path)
             read_on(source, position)
 
 
+def test_a_table_that_was_replaced_by_one_as_large_is_refused(tmp_path: Path) -> None:
+    source = dg.from_parquet(_written(tmp_path, ROWS))
+    reading = Reading(source)
+    reading.read(5)
+    size = (tmp_path / "a.parquet").stat().st_size
+    read_on(source, reading.split.position())
+    _written(tmp_path, [{"n": 59 - row["n"] * 59 // 60, "at": row["at"] + 1} for row in ROWS])
+    assert (tmp_path / "a.parquet").stat().st_size == size
+    with pytest.raises(dg.FlowError, match=r"'.*a\.parquet' has changed since a part of it was read; put it back"):
+        read_on(source, reading.split.position())
+
+
+def _written(folder: Path, rows: list[dict[str, int]]) -> Path:
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, folder / "a.parquet", use_dictionary=False, compression="none")
+    return folder / "a.parquet"
+
+
 def test_a_folder_in_which_files_have_come_and_gone_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text('{"n": 1, "at": 1}\n')
     reading = Reading(dg.from_json_lines(tmp_path, SCHEMA))
