@@ -120,7 +120,7 @@ class PartFiles:
         for hidden in cut["shown"]:
             self._show(hidden)  # the rename may have been lost with the power
             self._pending.pop(hidden, None)
-        if cut["made"] or cut["is_last"]:
+        if cut["made"]:  # of an empty result too: its first partition makes a file
             self.replace_old()
         if cut["is_last"]:  # nobody comes after it
             if cut["hidden"] or cut["shown"]:
