@@ -162,6 +162,7 @@ def test_a_source_that_is_on_its_way_to_its_position_is_not_idle(kind: str, tmp_
         if again.rows > first.rows:
             break
     assert now_s > 3
+    assert again.rows > first.rows
     assert not [each.payload for each in told if isinstance(each.payload, Watermark) and each.payload.is_idle]
 
 
