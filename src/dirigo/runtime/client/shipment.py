@@ -114,6 +114,7 @@ def manifest_of(job: BoundJob) -> Manifest:
         places,
         tuple(fixed),
         len(job.readers),
+        promises_once=any(operator.sink.delivery == "exactly once" for operator in job.sinks()),
     )
 
 
