@@ -166,6 +166,25 @@ def test_a_source_that_is_on_its_way_to_its_position_is_not_idle(kind: str, tmp_
     assert not [each.payload for each in told if isinstance(each.payload, Watermark) and each.payload.is_idle]
 
 
+def test_a_load_that_was_over_before_its_source_was_back_is_released_all_the_same() -> None:
+    def numbers() -> Iterator[dict[str, int]]:
+        return iter([{"n": n, "at": n} for n in range(1_000)])
+
+    def shaped(now_s: float) -> Reading:
+        load = dg.loads.trace([500.0, 500.0], every="1s")
+        reading = Reading(dg.shaped(dg.from_iterable(numbers, SCHEMA), load), now_s)
+        reading.split.read_for_s = 0.0  # it takes several reads to come there
+        return reading
+
+    first = shaped(0.0)
+    while len(first.good) < 500:
+        first.read(100)
+    later = shaped(60.0)
+    later.split.seek(first.split.position())
+    later.to_the_end()
+    assert [row["n"] for row in first.good + later.good] == list(range(1_000))
+
+
 def late_sources(kind: str, folder: Path) -> dg.Source:
     """Many rows, of which a source says soon that it is idle."""
     rows = [{"n": n, "at": n} for n in range(10_000)]
