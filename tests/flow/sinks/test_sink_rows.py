@@ -250,6 +250,42 @@ def test_rows_that_wait_for_a_commit_are_counted(operator: SinkRows) -> None:
     assert worker.states.held_bytes() == 0
 
 
+class Queue(dg.Writer):
+    """Its cut is the list that it writes to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.waiting += batch.column("n").to_pylist()
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def cut(self) -> list[int]:
+        return self.waiting
+
+
+class QueueSink(dg.Sink):
+    delivery = "exactly once"
+
+    def open(self, schema: pa.Schema, partition: int) -> dg.Writer:
+        return Queue()
+
+
+def test_what_is_written_later_is_not_in_a_cut_that_was_taken_before() -> None:
+    """A cut is written down by another thread, and later."""
+    worker = Worker(SinkRows("mine", SCHEMA, QueueSink("mine")), 0)
+    worker.write(1)
+    prepared = worker.states.capture()
+    worker.write(2)
+    assert prepared["cut"] == [1]
+    worker.end()
+    (last,) = worker.operator.ended().values()
+    assert last["cut"] == [1, 2]
+
+
 @pytest.mark.parametrize("kind", ["parquet", "json_lines"])
 def test_a_full_disk_at_a_snapshot_fails_the_job_since_the_next_one_would_be_without_these_rows(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

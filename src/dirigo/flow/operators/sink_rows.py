@@ -31,6 +31,7 @@ from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.plan.states import WholeState
 from dirigo.flow.sinks.sink import Sink, Writer
+from dirigo.state import copied
 
 _ROLL: Final = "roll"
 
@@ -50,14 +51,16 @@ class OpenPart:
     def capture(self) -> Any:
         if self.has_ended:
             return self.prepared
-        cut = self.writer.cut()
-        return None if cut is None else {"partition": self.partition, "cut": cut, "has_ended": False}
+        return self._cut(has_ended=False)
 
     def end(self) -> None:
         self.writer.close()
-        cut = self.writer.cut()
-        self.prepared = None if cut is None else {"partition": self.partition, "cut": cut, "has_ended": True}
+        self.prepared = self._cut(has_ended=True)
         self.has_ended = True
+
+    def _cut(self, *, has_ended: bool) -> Any:
+        cut = copied(self.writer.cut())  # it may be what the writer goes on with, and others write it down later
+        return None if cut is None else {"partition": self.partition, "cut": cut, "has_ended": has_ended}
 
 
 class SinkStates(WholeState[list[OpenPart]]):
