@@ -546,6 +546,7 @@ class Manifest(msgspec.Struct, frozen=True):
     not_replayable: tuple[str, ...] = ()  # sources that cannot go back, so that no snapshots are taken
     splits: int = 0  # of all sources
     plan: bytes = b""  # what a later flow is compared with, if it is to go on from a savepoint
+    promises_once: bool = False  # of the rows of some sink that writes where the job runs
 
 
 class Asked(_Record, frozen=True):

@@ -36,7 +36,7 @@ Where states belong to keys, a KeyedStateSet holds the values of many keys, and 
 """
 
 from dirigo.state.binding import bind, declared_states
-from dirigo.state.captures import Pickled, capture_of, pickled, restored
+from dirigo.state.captures import Pickled, capture_of, copied, pickled, restored
 from dirigo.state.combine import add, maximum, merge_average, minimum, union
 from dirigo.state.declaration import Declaration
 from dirigo.state.errors import CombineError, StateError
@@ -80,6 +80,7 @@ __all__ = [
     "add",
     "bind",
     "capture_of",
+    "copied",
     "declared_states",
     "maximum",
     "merge_average",

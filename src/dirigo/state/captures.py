@@ -64,6 +64,11 @@ def restored(captured: Any) -> Any:
     return captured.open() if type(captured) is Pickled else capture_of(captured)
 
 
+def copied(value: Any) -> Any:
+    """The same value, now: what becomes of the one that was given changes nothing in it."""
+    return restored(capture_of(value))
+
+
 def are_immutable(values: Collection[Any], levels: int = _DEEPEST) -> bool:
     """Whether all values are scalars, or tuples and frozen sets of them, exactly."""
     kinds = set(map(type, values)) - SCALAR_TYPES

@@ -13,12 +13,14 @@ import pytest
 import dirigo as dg
 from dirigo.flow.errors import CaptureFailure, OperatorFailure
 from dirigo.flow.event_time.watermark import END, ChannelWatermarks, Watermark
+from dirigo.flow.operators.sink_rows import SinkRows
 from dirigo.flow.operators.windows.partial_store import PartialKey, PartialStore
 from dirigo.flow.plan.description import PlanDescription
 from dirigo.flow.plan.plan import Plan
 from dirigo.flow.plan.snapshot_barrier import SnapshotBarrier
 from dirigo.flow.plan.stage import Stage, StageBehaviour
 from dirigo.flow.plan.states import Nothing, StageCapture, StageStates
+from dirigo.flow.sinks.sink import Writer
 from dirigo.kernel import Context, CriticalRun, Granularity
 from dirigo.testing.crashes.recovery_checks import read_again
 from dirigo.testing.crashes.snapshots_taken import SnapshotTaken
@@ -88,6 +90,35 @@ def test_a_state_that_cannot_be_kept_makes_the_snapshot_void_and_says_why() -> N
     assert said.startswith("the state of operator 'unkept' cannot be kept in a snapshot: TypeError: cannot pickle")
     assert "generator" in said
     assert passed_on == [SnapshotBarrier(7, is_void=True)]
+
+
+class FullWriter(Writer):
+    """Its disk is full when a snapshot has it complete its rows; what has become of them, nobody knows."""
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def cut(self) -> Any:
+        raise OSError("no space left on device")
+
+
+class FullSink(dg.Sink):
+    def open(self, schema: pa.Schema, partition: int) -> Writer:
+        return FullWriter()
+
+
+def test_a_sink_that_cannot_complete_its_rows_fails_the_job_and_not_the_snapshot_alone() -> None:
+    flow = dg.Dataflow("job", partitions=1)
+    flow.source(dg.from_iterable([], TS_SCHEMA, time="ts", name="rows")).sink(FullSink("full"))
+    stage = next(stage for stage in Plan(flow, "job").stages if isinstance(stage.operator, SinkRows))
+    states = stage.new_states(0)
+    batch = pa.RecordBatch.from_pylist([{"key": "a", "value": 1, "ts": 1}], schema=TS_SCHEMA)
+    StageBehaviour(stage, 0, states).on_message(Context(stage.addresses[0], states), (0, batch))
+    with pytest.raises(OperatorFailure, match="operator 'full' failed: OSError: no space left on device"):
+        at_the_barrier(barrier(stage), stage, states)
 
 
 def test_a_state_that_cannot_be_read_fails_the_job_with_the_operator() -> None:

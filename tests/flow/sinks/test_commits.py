@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dirigo as dg
+from dirigo.flow.errors import OperatorFailure
 from dirigo.flow.sinks.sink import Writer
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -242,3 +244,24 @@ def test_cuts_of_a_job_that_shows_its_rows_go_on_too(kind: str, tmp_path: Path) 
     again.write(rows_of(2, 2))
     again.close()
     assert visible(tmp_path) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", SINKS)
+def test_rows_that_did_not_come_to_the_disk_are_not_taken_for_safe_later(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells of lost pages once: whoever asks again is told that all is well."""
+    writer = SINKS[kind](tmp_path).open(SCHEMA, 0)
+    writer.hold_back(0)
+    writer.write(rows_of(0, 2))
+    cut = writer.cut()
+
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken)
+        with pytest.raises(OperatorFailure, match="input/output error"):
+            writer.sync(cut)
+    with pytest.raises(OperatorFailure, match="input/output error"):
+        writer.cut()

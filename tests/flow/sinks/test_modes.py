@@ -98,6 +98,21 @@ def test_with_snapshots_old_results_stay_until_one_with_new_rows_is_committed(si
     assert results(tmp_path) == [3]
 
 
+def test_with_snapshots_a_partition_that_ends_without_rows_replaces_nothing(sink: Any, tmp_path: Path) -> None:
+    write(prepared(sink, tmp_path, "error"), 1, 2)
+    made = prepared(sink, tmp_path, "overwrite")
+    writers = [made.open(SCHEMA, partition) for partition in range(2)]
+    for writer in writers:
+        writer.hold_back(0)
+    writers[1].close()  # its source had less to read
+    writers[1].commit(writers[1].cut())
+    assert results(tmp_path) == [1, 2]
+    writers[0].close()
+    writers[0].commit(writers[0].cut())
+    assert results(tmp_path) == []
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_an_empty_result_replaces_the_old_one_as_well(sink: Any, tmp_path: Path) -> None:
     write(prepared(sink, tmp_path, "error"), 1, 2)
     made = prepared(sink, tmp_path, "overwrite")

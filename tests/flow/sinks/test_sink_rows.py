@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -15,8 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import dirigo as dg
+from dirigo.flow.errors import OperatorFailure
 from dirigo.flow.event_time.watermark import END
 from dirigo.flow.operators.sink_rows import SinkRows
+from dirigo.flow.plan.states import StageStates
+from dirigo.flow.sinks.part_files import PartFiles
 from dirigo.testing import Abort, Pause, Simulation
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -244,3 +248,56 @@ def test_rows_that_wait_for_a_commit_are_counted(operator: SinkRows) -> None:
     assert worker.states.held_bytes() > 0
     worker.capture()
     assert worker.states.held_bytes() == 0
+
+
+class Queue(dg.Writer):
+    """Its cut is the list that it writes to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.waiting += batch.column("n").to_pylist()
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def cut(self) -> list[int]:
+        return self.waiting
+
+
+class QueueSink(dg.Sink):
+    delivery = "exactly once"
+
+    def open(self, schema: pa.Schema, partition: int) -> dg.Writer:
+        return Queue()
+
+
+def test_what_is_written_later_is_not_in_a_cut_that_was_taken_before() -> None:
+    """A cut is written down by another thread, and later."""
+    worker = Worker(SinkRows("mine", SCHEMA, QueueSink("mine")), 0)
+    worker.write(1)
+    prepared = worker.states.capture()
+    worker.write(2)
+    assert prepared["cut"] == [1]
+    worker.end()
+    (last,) = worker.operator.ended().values()
+    assert last["cut"] == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json_lines"])
+def test_a_full_disk_at_a_snapshot_fails_the_job_since_the_next_one_would_be_without_these_rows(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = dg.to_parquet(tmp_path) if kind == "parquet" else dg.to_json_lines(tmp_path)
+    worker = Worker(SinkRows("mine", SCHEMA, sink), 0)
+    worker.write(1, 2)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartFiles, "begin", full)
+        with pytest.raises(OperatorFailure, match="free some space there"):
+            StageStates([], worker.states, "mine").capture()

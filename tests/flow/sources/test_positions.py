@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+import dirigo as dg
 from dirigo.flow.errors import FlowError
 from dirigo.flow.event_time.watermark import END, Watermark
-from dirigo.flow.sources import Source, from_generator, from_socket
+from dirigo.flow.sources import Source, from_generator, from_socket, shaped
 from dirigo.flow.sources.reader import ReaderCapture, SourceReader
+from dirigo.flow.sources.source import SourceBatch, Split
 from dirigo.kernel import CriticalOutput, Output
 
 SCHEMA = {"n": int, "at": int}
@@ -72,6 +74,58 @@ def test_a_reader_that_has_ended_is_captured_as_ended_and_never_read() -> None:
     assert again.split.ended
     assert again.read(4, 0.0) == ()
     assert again.capture() == capture
+
+
+class Offsets(Source):
+    """A source of one's own, whose position is the dict that it counts in."""
+
+    is_replayable = True
+
+    def __init__(self) -> None:
+        super().__init__(SCHEMA, name="offsets", is_bounded=True)
+
+    def splits(self, wanted: int) -> list[Split]:
+        return [OffsetsSplit(self)]
+
+
+class OffsetsSplit(Split):
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.offsets = {"a": 0}
+
+    def read(self, rows_max: int) -> SourceBatch:
+        first = self.offsets["a"]
+        self.offsets["a"] = last = min(first + 5, 50)
+        self.ended = last == 50
+        return self.source.batch_of([{"n": n, "at": n} for n in range(first, last)])
+
+    def position(self) -> dict[str, int]:
+        return self.offsets
+
+    def seek(self, position: dict[str, int]) -> None:
+        self.offsets = position
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_a_split_counts_on_is_not_in_a_capture_that_was_taken_before(wrapped: bool) -> None:
+    """A capture is written down by another thread, and later."""
+
+    def source() -> Source:
+        return shaped(Offsets(), dg.loads.constant(1_000_000)) if wrapped else Offsets()
+
+    reader = reader_of(source())
+    for _ in range(3):
+        reader.read(2 if wrapped else 5, 0.0)  # of five rows that were read ahead, some are given
+    capture = reader.capture()
+    given = reader.rows
+    emitted(reader)
+    again = reader_of(source())
+    again.restore(sent(capture))
+    emitted(again)
+    assert capture.rows == given
+    assert again.rows == 50
 
 
 def test_an_idle_reader_is_idle_still_and_counts_anew_how_long_nothing_comes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dirigo as dg
+from dirigo.flow.event_time.watermark import Watermark
 from dirigo.flow.sources.files import line_blocks
+from dirigo.flow.sources.reader import SourceReader
 from dirigo.nexmark.sources import bids
 
 ROWS = [{"n": n, "at": n * 10} for n in range(60)]
@@ -138,6 +141,64 @@ def test_rows_that_were_due_while_nobody_read_are_due_at_once_and_the_rest_when_
     assert later.now_s < first.now_s + 40.0, "all was due by then, and the pace has not begun anew"
 
 
+@pytest.mark.parametrize("kind", ["function", "compressed", "parquet"])
+def test_a_source_that_is_on_its_way_to_its_position_is_not_idle(kind: str, tmp_path: Path) -> None:
+    """Or the others would not wait for it, and its rows would be late."""
+
+    def reader() -> SourceReader:
+        (split,) = source.splits(1)
+        return SourceReader(source, split, "rows.source/0", "rows/0", 0)
+
+    source = late_sources(kind, tmp_path)
+    first = reader()
+    while first.rows < 8_000:
+        first.read(100, 0.0)
+    again = reader()
+    again.restore(first.capture())
+    again.split.read_for_s = 0.0  # it takes several reads to come there
+    told: list[Any] = []
+    for now_s in range(10_000):
+        told += again.read(100, float(now_s))
+        if again.rows > first.rows:
+            break
+    assert now_s > 3
+    assert again.rows > first.rows
+    assert not [each.payload for each in told if isinstance(each.payload, Watermark) and each.payload.is_idle]
+
+
+def test_a_load_that_was_over_before_its_source_was_back_is_released_all_the_same() -> None:
+    def numbers() -> Iterator[dict[str, int]]:
+        return iter([{"n": n, "at": n} for n in range(1_000)])
+
+    def shaped(now_s: float) -> Reading:
+        load = dg.loads.trace([500.0, 500.0], every="1s")
+        reading = Reading(dg.shaped(dg.from_iterable(numbers, SCHEMA), load), now_s)
+        reading.split.read_for_s = 0.0  # it takes several reads to come there
+        return reading
+
+    first = shaped(0.0)
+    while len(first.good) < 500:
+        first.read(100)
+    later = shaped(60.0)
+    later.split.seek(first.split.position())
+    later.to_the_end()
+    assert [row["n"] for row in first.good + later.good] == list(range(1_000))
+
+
+def late_sources(kind: str, folder: Path) -> dg.Source:
+    """Many rows, of which a source says soon that it is idle."""
+    rows = [{"n": n, "at": n} for n in range(10_000)]
+    if kind == "function":
+        return dg.from_iterable(lambda: iter(rows), SCHEMA, time="at", idle_after="1s")
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
+        return dg.from_parquet(folder / "rows.parquet", time="at", idle_after="1s")
+    lines = "".join(json.dumps(row | {"text": os.urandom(40).hex()}) + "\n" for row in rows)
+    (folder / "rows.jsonl.gz").write_bytes(gzip.compress(lines.encode(), 1))
+    schema = SCHEMA | {"text": str}
+    return dg.from_json_lines(folder / "rows.jsonl.gz", schema, time="at", idle_after="1s")
+
+
 def read_on(source: dg.Source, position: Any) -> None:
     reading = Reading(source)
     reading.split.seek(position)
@@ -171,6 +232,24 @@ def test_files_that_have_changed_since_are_refused_in_a_sentence(tmp_path: Path)
     for source, position in zip(sources, positions, strict=True):
         with pytest.raises(dg.FlowError, match=r"'.*a\..*' (cannot be read|is no readable Parquet file)"):
             read_on(source, position)
+
+
+def test_a_table_that_was_replaced_by_one_as_large_is_refused(tmp_path: Path) -> None:
+    source = dg.from_parquet(_written(tmp_path, ROWS))
+    reading = Reading(source)
+    reading.read(5)
+    size = (tmp_path / "a.parquet").stat().st_size
+    read_on(source, reading.split.position())
+    _written(tmp_path, [{"n": 59 - row["n"] * 59 // 60, "at": row["at"] + 1} for row in ROWS])
+    assert (tmp_path / "a.parquet").stat().st_size == size
+    with pytest.raises(dg.FlowError, match=r"'.*a\.parquet' has changed since a part of it was read; put it back"):
+        read_on(source, reading.split.position())
+
+
+def _written(folder: Path, rows: list[dict[str, int]]) -> Path:
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, folder / "a.parquet", use_dictionary=False, compression="none")
+    return folder / "a.parquet"
 
 
 def test_a_folder_in_which_files_have_come_and_gone_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -12,8 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import dirigo as dg
+from dirigo.flow.plan.bound_job import BoundJob
 from dirigo.flow.sinks.sink import Sink, Writer
 from dirigo.runtime.client.job import Job
+from dirigo.runtime.client.shipment import manifest_of
+from dirigo.runtime.controller.job_record import JobRecord
+from dirigo.runtime.controller.recovery import _shows_results
 from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, numbers, until
 
 
@@ -44,6 +48,30 @@ class Uncounted(Writer):
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class Table(Counting):
+    """With a place of its own, or one that many write to."""
+
+    def __init__(self, place: str | None) -> None:
+        super().__init__("table")
+        self._place = place
+
+    @property
+    def place(self) -> str | None:
+        return self._place
+
+
+class OnceTable(Table):
+    delivery = "exactly once"
+
+
+@pytest.mark.parametrize("place", ["db:table", None])
+@pytest.mark.parametrize("kind", [Table, OnceTable])
+def test_it_is_the_promise_of_a_sink_that_counts_and_not_its_place(place: str | None, kind: type[Table]) -> None:
+    manifest = manifest_of(BoundJob(flow_to(kind(place))))
+    job = JobRecord("slow~1", "slow", manifest, b"", 1, b"", "", 0.0)
+    assert _shows_results(job) is (kind is OnceTable)
 
 
 def damage_the_last(cluster: LocalCluster, job: Job, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -126,6 +126,19 @@ def test_retention_keeps_what_is_held(store: SnapshotStore) -> None:
     assert names(store) == {*(f"manifest-{n}.msgpack" for n in (5, 6)), *(f"part-{n}-0-w1.bin" for n in (5, 6))}
 
 
+def test_what_an_actor_has_left_at_its_end_waits_for_the_next_snapshot(store: SnapshotStore) -> None:
+    take(store, 1, {"sink/0": [b"one"]})
+    (end,) = store.write_part(0, 0, 1, [[b"the end"]])  # while the manifest of snapshot 1 was on its way
+    store.retain(3)
+    store.write_manifest(manifest_of(2, {"sink/0": end}))
+    found = store.newest([])
+    assert found is not None
+    assert content_of(store, found) == {"sink/0": b"the end"}
+    take(store, 3, {"sink/0": [b"of another generation, which went on from snapshot 1"]}, generation=1)
+    store.retain(1)
+    assert names(store) == {"manifest-3.msgpack", "part-3-1-w1.bin"}
+
+
 def test_retention_counts_whole_snapshots_only(store: SnapshotStore, tmp_path: Path) -> None:
     for number in range(1, 6):
         take(store, number, {"count/0": [str(number).encode()]})

@@ -61,6 +61,14 @@ def test_a_state_that_only_heard_of_time_is_not_written_again() -> None:
     assert job.bodies[ACTOR].changes == 20  # the next look is at the count alone
 
 
+def test_a_state_that_was_empty_meanwhile_is_written_again() -> None:
+    """For the file of the last snapshot that had it may have gone with that one."""
+    job = PretendedJob()
+    first = entry_of(job, 1, {1: b"x" * 5_000}, changes=10)
+    assert entry_of(job, 2, None, changes=20).body is None
+    assert first.body != entry_of(job, 6, {1: b"x" * 5_000}, changes=30).body
+
+
 @pytest.mark.parametrize("other", [{1: b"y" * 5_000}, {1.0: b"x" * 5_000}, {True: b"x" * 5_000}])
 def test_a_state_that_looks_alike_and_is_not_the_same_is_written(other: Any) -> None:
     job = PretendedJob()

@@ -24,11 +24,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from dirigo.errors import DirigoError
+from dirigo.flow.errors import OperatorFailure, failure_of
 from dirigo.flow.event_time.watermark import END
 from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.operators.operator import Operator
 from dirigo.flow.plan.states import WholeState
 from dirigo.flow.sinks.sink import Sink, Writer
+from dirigo.state import copied
 
 _ROLL: Final = "roll"
 
@@ -48,14 +51,16 @@ class OpenPart:
     def capture(self) -> Any:
         if self.has_ended:
             return self.prepared
-        cut = self.writer.cut()
-        return None if cut is None else {"partition": self.partition, "cut": cut, "has_ended": False}
+        return self._cut(has_ended=False)
 
     def end(self) -> None:
         self.writer.close()
-        cut = self.writer.cut()
-        self.prepared = None if cut is None else {"partition": self.partition, "cut": cut, "has_ended": True}
+        self.prepared = self._cut(has_ended=True)
         self.has_ended = True
+
+    def _cut(self, *, has_ended: bool) -> Any:
+        cut = copied(self.writer.cut())  # it may be what the writer goes on with, and others write it down later
+        return None if cut is None else {"partition": self.partition, "cut": cut, "has_ended": has_ended}
 
 
 class SinkStates(WholeState[list[OpenPart]]):
@@ -68,8 +73,16 @@ class SinkStates(WholeState[list[OpenPart]]):
         self._operator = operator
 
     def capture(self) -> Any:
-        """What the writer has prepared; None if it has nothing that can be committed."""
-        return self.value[0].capture() if self.value else None
+        """What the writer has prepared; None if it has nothing that can be committed.
+
+        A writer that fails here may have lost its rows, and the next snapshot would be without them. So it fails the job.
+        """
+        try:
+            return self.value[0].capture() if self.value else None
+        except DirigoError as error:
+            raise OperatorFailure(str(error)) from error
+        except Exception as error:  # a sink is somebody's code
+            raise failure_of(self._operator.name, error) from error
 
     def restore(self, captured: Any) -> None:
         if captured is not None:

@@ -36,7 +36,7 @@ class OperatorStates(States, Protocol):
         """What there is, as a capture (see above); None if there is nothing.
 
         It is called where user code may run, alone, on the whole state. It costs time per batch, and per key where Python
-        objects are kept. An exception means that it cannot be kept.
+        objects are kept. An exception means that it cannot be kept, and OperatorFailure that the job cannot go on.
         """
 
     def restore(self, captured: Any) -> None:
@@ -98,9 +98,14 @@ class StageStates:
             self.own.install_view(own)
 
     def capture(self) -> StageCapture:
-        """What a snapshot keeps; raises CaptureFailure if the operator's states cannot be kept."""
+        """What a snapshot keeps; raises CaptureFailure if the operator's states cannot be kept.
+
+        OperatorFailure says that the states themselves are no longer what they should be.
+        """
         try:
             own = self.own.capture()
+        except OperatorFailure:
+            raise
         except Exception as error:  # pickling may run user code
             what = f"the state of operator '{self._operator}' cannot be kept in a snapshot: {said(error)}"
             raise CaptureFailure(what) from error

@@ -154,7 +154,8 @@ class ParquetPartWriter(Writer):
 
     def cut(self) -> dict[str, Any]:
         self.roll()
-        return self._files.cut(is_last=self._is_closed)
+        with self._telling():
+            return self._files.cut(is_last=self._is_closed)
 
     def sync(self, cut: dict[str, Any]) -> None:
         with self._telling():

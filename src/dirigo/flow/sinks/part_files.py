@@ -35,6 +35,7 @@ class PartFiles:
         self._replacement = folder.replacement()
         self._has_replaced = False
         self._is_swept = False
+        self._lost: OSError | None = None  # why rows of a file may not have come to the disk
 
     def hold_back(self, generation: int) -> None:
         self.is_held_back = True
@@ -94,6 +95,8 @@ class PartFiles:
     # --- cuts ----------------------------------------------------------------------------------------------------------
 
     def cut(self, *, is_last: bool) -> dict[str, Any]:
+        if self._lost is not None:
+            raise self._lost
         return {
             "hidden": [hidden for hidden, is_shown in self._pending.items() if not is_shown],
             "shown": [hidden for hidden, is_shown in self._pending.items() if is_shown],
@@ -106,11 +109,20 @@ class PartFiles:
         """Have the files of a cut on the disk, with their names."""
         for hidden in cut["hidden"]:
             try:
-                _sync_file(self.folder.path / hidden)
+                self._sync(hidden)
             except FileNotFoundError:  # a commit of an earlier cut has shown it meanwhile
-                _sync_file(self.folder.path / _visible(hidden))
+                self._sync(_visible(hidden))
         if cut["hidden"] or cut["shown"]:
             self.folder.sync()
+
+    def _sync(self, name: str) -> None:
+        try:
+            _sync_file(self.folder.path / name)
+        except FileNotFoundError:
+            raise
+        except OSError as error:  # which the system tells once, and the next time that all is well
+            self._lost = error
+            raise
 
     def commit(self, cut: dict[str, Any]) -> None:
         for hidden in cut["hidden"]:
@@ -120,7 +132,7 @@ class PartFiles:
         for hidden in cut["shown"]:
             self._show(hidden)  # the rename may have been lost with the power
             self._pending.pop(hidden, None)
-        if cut["made"] or cut["is_last"]:
+        if cut["made"]:  # of an empty result too: its first partition makes a file
             self.replace_old()
         if cut["is_last"]:  # nobody comes after it
             if cut["hidden"] or cut["shown"]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from dirigo.flow.errors import FlowError
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.flow.sources.source import Source, SourceBatch, Split
+from dirigo.state import copied
 
 Seconds = npt.NDArray[np.float64]
 
@@ -128,9 +129,9 @@ class HeldBackSplit(Split):
 
     def seek(self, position: Sequence[Any]) -> None:
         inner, bad, good, schedule, begun, self._is_amid = position
+        self._before_held = copied(inner) if bad or good else None
         self._inner.seek(inner)
         self._schedule.seek(schedule)
-        self._before_held = inner if bad or good else None
         self._given = self._again = bad, good
         if begun is not None:
             self._began_s, self._given_due_s = begun
@@ -142,7 +143,7 @@ class HeldBackSplit(Split):
         inner.clock, inner.read_for_s = self.clock, self.read_for_s
         if inner.ended:
             return False
-        before = inner.position() if self._before_held is None else self._before_held
+        before = copied(inner.position()) if self._before_held is None else self._before_held
         held = inner.read(rows_max)
         if held is None:
             return False

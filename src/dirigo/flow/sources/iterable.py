@@ -15,7 +15,7 @@ from dirigo.flow.api.duration import Duration
 from dirigo.flow.errors import FlowError
 from dirigo.flow.rows.schema import SchemaLike, as_schema, require_unique_names
 from dirigo.flow.sources.fit import fit_batch, fit_rows
-from dirigo.flow.sources.source import Source, SourceBatch, Split, require_wanted
+from dirigo.flow.sources.source import Source, SourceBatch, Split, empty_batch, require_wanted
 
 _PEEKED_ROWS: Final = 100
 _NO_ITEM: Final = object()
@@ -131,7 +131,7 @@ class IterableSplit(Split):
             self._rows = self._begin()
         until = clock.monotonic() + self.read_for_s
         if self._items < self._skipped and not self._skip(self._rows, until):
-            return None
+            return SourceBatch(empty_batch(self._schema))
         rows: list[Any] = []
         for row in self._rows:
             self._items += 1

@@ -19,6 +19,7 @@ from dirigo.flow.rows.bad_rows import Bad
 from dirigo.flow.rows.own_memory import cut, owned
 from dirigo.flow.sources.source import Source, SourceBatch, Split
 from dirigo.kernel import Address, CriticalOutput, Output
+from dirigo.state import copied
 
 READ_PORT, BAD_PORT = 0, 1
 _ALL_ROWS = 1 << 30
@@ -130,7 +131,8 @@ class SourceReader:
         position = None
         if not (self.has_ended or self._ends_at_once):
             with self._failures_named():
-                position = self.split.position() if self.source.is_replayable else None
+                # A split may give what it counts on, and others write it down later.
+                position = copied(self.split.position()) if self.source.is_replayable else None
             if position is None:
                 raise FlowError(f"the source '{self.source.name}' cannot be read again from a position.")
         return ReaderCapture(

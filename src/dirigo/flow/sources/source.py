@@ -65,7 +65,8 @@ class Split(ABC):
     def read(self, rows_max: int) -> SourceBatch | None:
         """At most `rows_max` rows, good and bad together; None when there is nothing at the moment.
 
-        It takes a few milliseconds at most.
+        It takes a few milliseconds at most. A batch without rows says that it takes longer, but that there is something: a
+        split on its way to where it was sent is not idle.
         """
 
     @abstractmethod

@@ -116,6 +116,7 @@ def manifest_of(job: BoundJob) -> Manifest:
         tuple(fixed),
         len(job.readers),
         written(describe(job.plan)),
+        promises_once=any(operator.sink.delivery == "exactly once" for operator in job.sinks()),
     )
 
 

@@ -266,7 +266,7 @@ def _stored(job: JobRecord, snapshots: JobSnapshots) -> StoredJob:
 
 def _shows_results(job: JobRecord) -> bool:
     """Whether somebody may have seen what the last snapshot has committed."""
-    return bool(job.manifest.sinks or job.manifest.places)
+    return bool(job.manifest.sinks or job.manifest.promises_once)
 
 
 def _newest(store: SnapshotStore, stored: StoredJob, *, may_go_behind: bool) -> SnapshotManifest | None:

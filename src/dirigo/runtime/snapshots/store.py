@@ -243,12 +243,14 @@ def _missing(manifest: SnapshotManifest, files: Mapping[str, int]) -> str | None
 def _is_behind(file: str, newest: SnapshotManifest) -> bool:
     """Whether a file is a part that no snapshot under way can be writing: neither a later one, nor a later generation's.
 
+    What actors left at their end has no number, and all later snapshots of its generation need it.
     Or it is what somebody who was killed left of such a part, or of a manifest.
     """
     is_unfinished = file.endswith(UNFINISHED)
     name = file.removeprefix(".").rpartition("-")[0] if is_unfinished else file
     part = number_and_generation(name)
     if part is not None:
-        return part[0] <= newest.number and part[1] <= newest.generation
+        is_end = part == (0, newest.generation)
+        return part[0] <= newest.number and part[1] <= newest.generation and not is_end
     number = number_of(name)
     return is_unfinished and number is not None and number <= newest.number

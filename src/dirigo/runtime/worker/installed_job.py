@@ -51,6 +51,7 @@ ROWS_AT_ONCE = 16_384
 # objective, because a message is not interrupted. Without any objective, large messages are the cheapest.
 MESSAGE_SHARE = 0.03
 MESSAGE_LEAST_S = 0.003
+PREPARED_MOST = 3  # of snapshots that have not been committed, and may never be
 
 PostResult = Callable[[str, str, int, pa.RecordBatch | None], None]
 
@@ -91,6 +92,7 @@ class InstalledJob:
         self.kept: dict[Address, Kept] = {}  # what the kernel goes on from
         self._restored: dict[Address, HostedStates] = {}
         self._prepared: dict[Address, list[tuple[int, Any]]] = {}  # by sink's actor; what is not committed
+        self._last_cut: dict[Address, int] = {}  # the last snapshot that an actor here took part in
         self._pieces = 0  # of parts of snapshots that were written
         holds_back = self.store is not None
         self.specs = [
@@ -198,18 +200,18 @@ class InstalledJob:
         return [address for address, states in self._restored.items() if address in self.leaves and states.has_ended()]
 
     def note_prepared(self, number: int, address: Address, captured: StageCapture) -> None:
-        """What a sink's actor has prepared for a snapshot, or at its end."""
+        """What a sink's actor has prepared for a snapshot, or at its end: that belongs to the one after its last."""
+        if number:
+            self._last_cut[address] = number
         if isinstance(self.operators[address], SinkRows) and captured.own is not None:
-            self._prepared.setdefault(address, []).append((number, captured.own))
+            prepared = self._prepared.setdefault(address, [])
+            prepared.append((number or self._last_cut.get(address, 0) + 1, captured.own))
+            del prepared[:-PREPARED_MOST]  # the later ones name all that the earlier ones name
 
     def commit(self, number: int) -> None:
-        """Have the sinks here make visible what belongs to a snapshot. Runs their code.
-
-        What an actor has prepared at its end belongs to a snapshot that it has not taken part in.
-        """
+        """Have the sinks here make visible what belongs to a snapshot. Runs their code."""
         for address, prepared in list(self._prepared.items()):
-            has_part = any(each == number for each, _ in prepared)
-            belongs = [entry for entry in prepared if 0 < entry[0] <= number or (not entry[0] and not has_part)]
+            belongs = [entry for entry in prepared if entry[0] <= number]
             self._prepared[address] = [entry for entry in prepared if entry not in belongs]
             operator = self.operators[address]
             assert isinstance(operator, SinkRows)

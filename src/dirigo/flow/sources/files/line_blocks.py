@@ -75,11 +75,13 @@ class LineBlocks:
         if self._stream.seekable():
             self._stream.seek(offset)
             self._read_bytes = offset
-        while self._read_bytes < offset and clock.monotonic() < until:
+        while self._read_bytes < offset:
             skipped = len(self._stream.read(min(BLOCK_BYTES, offset - self._read_bytes)))
             if not skipped:
                 return True  # the file is shorter now, which is noticed when the block is not there
             self._read_bytes += skipped
+            if clock.monotonic() >= until:
+                break
         return self._read_bytes == offset
 
     def again(self, block: LineBlock) -> LineBlock | None:

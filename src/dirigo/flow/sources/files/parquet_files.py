@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Iterator, Sequence
+from os import SEEK_END
 from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,9 +18,10 @@ from dirigo.flow.local_path import PathArgument
 from dirigo.flow.rows.schema import require_columns
 from dirigo.flow.sources.files.file_queue import FileQueue, changed_file
 from dirigo.flow.sources.files.paths import dealt_out, files_at
-from dirigo.flow.sources.source import Source, SourceBatch, Split, require_wanted
+from dirigo.flow.sources.source import Source, SourceBatch, Split, empty_batch, require_wanted
 
 _BUFFER_BYTES: Final = 1 << 18  # per column; without a buffer, a whole row group is read at once
+_SUMMED_BYTES: Final = 1 << 14
 
 
 class ParquetSource(Source):
@@ -65,8 +68,8 @@ class ParquetSource(Source):
 class ParquetSplit(Split):
     """Reads some of the files, one after the other. Only the batch at hand and one page per column are in memory.
 
-    The position is the file at hand, how many of its rows were given, and how large it is. After a seek, whole row groups
-    are skipped, and rows of the one that was at hand a few milliseconds at a time.
+    The position is the file at hand, how many of its rows were given, and what tells it from others. After a seek, whole row
+    groups are skipped, and rows of the one that was at hand a few milliseconds at a time.
     """
 
     def __init__(self, files: Sequence[Path], schema: pa.Schema, what: str) -> None:
@@ -75,7 +78,7 @@ class ParquetSplit(Split):
         self._what = what
         self._file: pq.ParquetFile | None = None
         self._sought: list[int] | None = None  # where in the first file to go on
-        self._sizes = [0, 0]  # of the file at hand: rows and bytes
+        self._identity = [0, 0, 0]  # of the file at hand: rows, bytes, and what tells it from others as large
         self._given = 0  # rows of it
         self._skipped = 0  # rows that come next, and were given before
         self._batches: Iterator[pa.RecordBatch] = iter(())
@@ -87,7 +90,7 @@ class ParquetSplit(Split):
         while batch is not None and batch.num_rows <= self._skipped:
             self._skipped -= batch.num_rows
             if clock.monotonic() >= until:
-                return None
+                return SourceBatch(empty_batch(self._schema))
             batch = self._next_batch(rows_max)
         if batch is None:
             return None
@@ -106,7 +109,7 @@ class ParquetSplit(Split):
         self._close_file()
 
     def position(self) -> list[Any]:
-        return self._files.position(self._sought if self._file is None else [self._given, *self._sizes])
+        return self._files.position(self._sought if self._file is None else [self._given, *self._identity])
 
     def seek(self, position: Sequence[Any]) -> None:
         self._sought = self._files.seek(position)
@@ -133,12 +136,12 @@ class ParquetSplit(Split):
     def _open(self, path: Path, rows_max: int) -> None:
         try:
             file = self._file = pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+            self._identity = [file.metadata.num_rows, *_size_and_sum(path)]
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(path, error, self._what) from error
-        self._sizes = [file.metadata.num_rows, path.stat().st_size]
-        self._given, *sizes = self._sought or [0, *self._sizes]
+        self._given, *identity = self._sought or [0, *self._identity]
         self._sought, self._skipped = None, self._given
-        if sizes != self._sizes:
+        if identity != self._identity:
             raise changed_file(path, self._what)
         first = 0
         while self._skipped and self._skipped >= file.metadata.row_group(first).num_rows:
@@ -152,6 +155,14 @@ class ParquetSplit(Split):
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _size_and_sum(file: Path) -> tuple[int, int]:
+    """The sum is of the end of the file, which says what is in its columns."""
+    with file.open("rb") as stream:
+        size = stream.seek(0, SEEK_END)
+        stream.seek(max(size - _SUMMED_BYTES, 0))
+        return size, crc32(stream.read())
 
 
 def _schema_of(file: Path, what: str) -> pa.Schema:

@@ -23,7 +23,7 @@ from dirigo.flow.errors import FlowError
 from dirigo.flow.sources.files.file_queue import FileQueue, changed_file
 from dirigo.flow.sources.files.line_blocks import LINE_LIMIT_BYTES, LineBlock, LineBlocks, first_block
 from dirigo.flow.sources.files.paths import dealt_out
-from dirigo.flow.sources.source import BadRow, Source, SourceBatch, Split, joined, require_wanted
+from dirigo.flow.sources.source import BadRow, Source, SourceBatch, Split, empty_batch, joined, require_wanted
 
 _ROW_NUMBER: Final = re.compile(r" in row \d+|Row #\d+: ")
 
@@ -144,7 +144,7 @@ class TextSplit(Split):
         """Rows of one good block, or what a few milliseconds of searching through a block with bad lines give."""
         until = clock.monotonic() + self.read_for_s
         if self._sought is not None and not self._go_back(self._sought, until):
-            return None
+            return SourceBatch(empty_batch(self._format.schema))
         good: list[pa.RecordBatch] = []
         room = rows_max
         while room > len(self._bad):

@@ -162,6 +162,7 @@ class SnapshotWriting:
             operator.sync(own)
         known = job.bodies.get(capture.actor)
         if own is None:
+            job.bodies.pop(capture.actor, None)  # no manifest names it any more, and then its file goes
             part.actors[place] = ActorEntry(actor_head(captured.head, capture.kept), None, not capture.number)
         elif known is not None and known.changes == capture.changes and place not in job.rewrite:
             part.actors[place] = ActorEntry(actor_head(captured.head, capture.kept), known.ref, not capture.number)
