@@ -42,6 +42,11 @@ class StateShape:
         return self.keys if self.changing is None else self.changing
 
 
+def step_between_keys(turns: int) -> int:
+    """From the key of a row to that of the next, so that all come in turn and neighbours do not follow each other."""
+    return next(step for step in range(turns // 3 + 1, 10**9) if gcd(step, turns) == 1)
+
+
 class KeyedRows(Source):
     """A row of each key as fast as possible, and then rows in real time, without end."""
 
@@ -63,7 +68,7 @@ class _KeyedSplit(Split):
         self._shape = source.shape
         self._start_ms = source.start_ms
         self._next = 0
-        self._step = next(step for step in range(source.shape.turns // 3 + 1, 10**9) if gcd(step, source.shape.turns) == 1)
+        self._step = step_between_keys(source.shape.turns)
 
     def read(self, rows_max: int) -> SourceBatch | None:
         shape, first = self._shape, self._next
