@@ -30,6 +30,8 @@ def main() -> None:
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.files.openCostInBytes": "1000",  # small files together, or each is a task of its own
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # or looking at them is one too
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.stateStore.providerClass": _STORES[work.get("store", "in memory")],
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
