@@ -1,6 +1,7 @@
 """That the peers' results are checked as ours are, and that Spark and Flink come back; how fast is no matter."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from dirigo_lab.bench.recovery.kills import AwayTimes
 from dirigo_lab.bench.recovery.peers.flink import HOW_TO_GET_IT, find_flink
 from dirigo_lab.bench.recovery.peers.peer_times import Peer, PeerTimes, measure_peer
 from dirigo_lab.bench.recovery.peers.row_files import RowFiles, ToldFiles
-from dirigo_lab.bench.recovery.peers.started import Started
+from dirigo_lab.bench.recovery.peers.started import Started, ending_in_order
 from dirigo_lab.bench.recovery.peers.structured_streaming import StructuredStreamingPeer
 from dirigo_lab.bench.recovery.report import QUICK_RECOVERY
 from dirigo_lab.bench.recovery.tables import render_peers
@@ -49,6 +50,12 @@ def test_rows_are_written_once_each_and_as_ours_are(rows: RowFiles) -> None:
     assert [number for number, _, _ in found] == list(range(35))
     assert sorted(key for _, key, _ in found[10:20]) == list(range(10))  # all come in turn
     assert [due for _, _, due in found[9:12]] == [0, 1_000_000, 1_000_010]
+
+
+def test_only_files_that_are_done_are_forgotten(rows: RowFiles) -> None:
+    rows._write(range(35, 40))
+    rows.forget(39)
+    assert [file.name for file in sorted(rows.folder.iterdir())] == ["rows-0000000035.csv"]
 
 
 def test_right_results_are_taken_and_none_is_missing(tmp_path: Path, rows: RowFiles) -> None:
@@ -139,6 +146,13 @@ def test_a_peer_that_ends_is_told_of_and_closed(tmp_path: Path) -> None:
     assert found.wrong == ("Gone ended on its own: An Error of its own",)
     assert found.shown_s == ()
     assert peer.is_closed
+
+
+def test_a_request_to_end_is_an_exception_for_a_while() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit), ending_in_order():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_killed_group_leaves_none_of_its_processes(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from dirigo_lab.bench.recovery.kills import AwayTimes, Bystander, measure_away, 
 from dirigo_lab.bench.recovery.local_service import LocalService
 from dirigo_lab.bench.recovery.peers.flink import HOW_TO_GET_IT, FlinkPeer
 from dirigo_lab.bench.recovery.peers.peer_times import Peer, PeerTimes, measure_peer
+from dirigo_lab.bench.recovery.peers.started import ending_in_order
 from dirigo_lab.bench.recovery.peers.structured_streaming import StructuredStreamingPeer
 from dirigo_lab.bench.recovery.steady_costs import (
     LargeState,
@@ -133,7 +134,8 @@ def measure_peers(tell: Progress, folder: Path, sizes: RecoverySizes) -> tuple[P
             peers.append(FlinkPeer(sizes.flink))
         for peer in peers:
             folder.mkdir()
-            found.append(measure_peer(tell, peer, folder, state_mb, kills))
+            with ending_in_order():
+                found.append(measure_peer(tell, peer, folder, state_mb, kills))
             rmtree(folder, ignore_errors=True)
     return tuple(found)
 

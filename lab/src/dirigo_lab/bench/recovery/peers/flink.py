@@ -23,7 +23,9 @@ from dirigo_lab.bench.recovery.keyed_rows import StateShape
 from dirigo_lab.bench.recovery.peers.row_files import NUMBER_DIGITS
 from dirigo_lab.bench.recovery.peers.started import Started
 
-HOW_TO_GET_IT = "Flink is left out. For it: `python3.11 -m venv FOLDER && FOLDER/bin/pip install apache-flink`, and `--flink FOLDER`"
+HOW_TO_GET_IT = (
+    "Flink is left out. For it: `python3.11 -m venv FOLDER && FOLDER/bin/pip install apache-flink`, and `--flink FOLDER`"
+)
 TASK_MANAGERS = 2
 _SLOTS = 2  # of each; the job needs as many
 _INCREMENTAL_FROM_BYTES = 50_000_000  # above, a checkpoint of the heap takes longer than one of what has changed

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,7 @@ from dirigo_lab.bench.recovery.keyed_rows import StateShape, step_between_keys
 NUMBER_DIGITS = 20  # with which the bytes kept for a key begin
 _WRITTEN_EACH_S = 0.1
 _LOADED_BYTES_PER_FILE = 10_000_000
-_KEPT_S = 60.0  # what was read this long ago is not read again, by nobody
+_KEPT_S = 60.0  # results that were read this long ago
 
 
 class RowFiles:
@@ -32,7 +33,7 @@ class RowFiles:
         self.start_ms = 0
         self.end = 0  # the number after the last row that was written
         self._step = step_between_keys(shape.turns)
-        self._files: list[tuple[float, Path]] = []
+        self._files: deque[tuple[int, Path]] = deque()  # the end of each, in order
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._write_due, name="rows-for-peers", daemon=True)
         folder.mkdir(parents=True)
@@ -73,7 +74,6 @@ class RowFiles:
             due = self.shape.keys + int(passed_ms * self.shape.rows_per_s / 1000) + 1
             if due > self.end:
                 self._write(range(self.end, due))
-            self._forget()
 
     def _write(self, numbers: range) -> None:
         """As a whole: nobody lists a hidden file, and it gets its name when all is in it."""
@@ -81,12 +81,13 @@ class RowFiles:
         hidden = self.folder / f".{file.name}"
         hidden.write_text("".join(f"{number},{self.key_of(number)},{self.due_ms(number)}\n" for number in numbers))
         hidden.rename(file)
-        self._files.append((time.monotonic(), file))
+        self._files.append((numbers.stop, file))
         self.end = numbers.stop
 
-    def _forget(self) -> None:
-        while self._files and self._files[0][0] < time.monotonic() - _KEPT_S:
-            self._files.pop(0)[1].unlink()
+    def forget(self, end: int) -> None:
+        """Rows before this one are done for good: a peer that comes back after a kill does not ask for them."""
+        while self._files and self._files[0][0] <= end:
+            self._files.popleft()[1].unlink()
 
 
 class ToldFiles:

@@ -5,11 +5,27 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 _ENDS_IN_S = 30.0
+
+
+@contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Who asks this process to end (SIGTERM) raises an exception here, so that what it started ends too."""
+
+    def leave(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Started:
