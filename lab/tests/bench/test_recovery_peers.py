@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,13 @@ SHAPE = StateShape(keys=10, bytes_per_key=100, rows_per_s=100)
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> Iterator[RowFiles]:
+def rows(tmp_path: Path) -> RowFiles:
     """All keys, and 25 rows more, so that each key has come two or three times since."""
     made = RowFiles(tmp_path / "rows", SHAPE)
     made.load()
     made.start_ms = 1_000_000
     made._write(range(10, 35))
-    yield made
+    return made
 
 
 def right_line(rows: RowFiles, number: int) -> str:
@@ -196,7 +195,7 @@ def test_without_flink_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_folder_without_flink_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no Flink in .*pip install apache-flink"):
+    with pytest.raises(ValueError, match=r"there is no Flink in .*pip install apache-flink"):
         find_flink(tmp_path)
     refused = CliRunner().invoke(app, ["bench", "recovery", "--peers", "--flink", str(tmp_path)])
     assert refused.exit_code == 2

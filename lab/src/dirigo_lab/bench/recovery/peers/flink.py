@@ -1,7 +1,7 @@
 """Flink as a peer: a job manager and two task managers, each a process, of which one that has the job is killed.
 
-Flink is no dependency of ours: it comes with Python's `apache-flink`, in an environment of its own, with all its jars. The job
-is SQL, so nothing of it runs in Python: a count and the last bytes of each key, over all rows of the key so far. A
+Flink is no dependency of ours: it comes with Python's `apache-flink`, in an environment of its own, with all its jars. The
+job is SQL, so nothing of it runs in Python: a count and the last bytes of each key, over all rows of the key so far. A
 checkpoint is taken every second, and shows the results up to it, as a snapshot of ours does. Small states are on the heap,
 larger ones in RocksDB with checkpoints of what has changed. Flink is told to look often whether a task manager is there, and
 to begin again at once; each task manager has room for the whole job, so nothing waits for the new one.
@@ -24,7 +24,7 @@ from dirigo_lab.bench.recovery.peers.row_files import NUMBER_DIGITS
 from dirigo_lab.bench.recovery.peers.started import Started
 
 HOW_TO_GET_IT = (
-    "Flink is left out. For it: `python3.11 -m venv FOLDER && FOLDER/bin/pip install apache-flink`, and `--flink FOLDER`"
+    "Flink is left out: `python3.11 -m venv FOLDER && FOLDER/bin/pip install apache-flink`, then `--flink FOLDER`"
 )
 TASK_MANAGERS = 2
 _SLOTS = 2  # of each; the job needs as many
