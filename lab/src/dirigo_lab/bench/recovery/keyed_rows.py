@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import gcd
 
 import numpy as np
@@ -159,7 +160,9 @@ class KeyedResults:
 
     def first_due_after(self, moment_ms: float) -> tuple[float, float] | None:
         """When the first row that fell due after a moment was made, and when one was at the client."""
-        found = [told for told in self.all() if told.due_ms.max() > moment_ms]
+        with self._lock:  # those that came before are not looked at: this is asked all the time, beside the controller
+            later = takewhile(lambda told: told.came_ms > moment_ms, reversed(self._told))
+            found = [told for told in later if told.due_ms.max() > moment_ms]
         if not found:
             return None
         made_ms = min(float(told.made_ms[told.due_ms > moment_ms].min()) for told in found)
