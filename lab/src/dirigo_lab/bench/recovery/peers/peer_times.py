@@ -16,6 +16,7 @@ from dirigo_lab.bench.recovery.kills import STEADY_S, shape_of
 from dirigo_lab.bench.recovery.peers.row_files import RowFiles, ToldFiles
 
 PATIENCE_S = 300.0  # with a state of 1 GB on a busy machine
+_LOOKED_AT_EACH_S = 2.0
 
 Progress = Callable[[str], None]
 
@@ -96,7 +97,7 @@ def _away_s(peer: Peer, told: ToldFiles, killed_ms: float) -> float:
 
 
 def _until_steady(peer: Peer, told: ToldFiles) -> None:
-    _until(peer, peer.is_whole, "all processes are there")
+    _until(peer, peer.is_whole, "all processes are there", pause_s=0.5)
     steady_ms = (time.time() + STEADY_S) * 1000
     _until(peer, lambda: told.first_due_after(steady_ms) is not None, "results are there")
 
@@ -111,14 +112,14 @@ def _has_all(told: ToldFiles) -> bool:
     return not told.missing()
 
 
-def _until(peer: Peer, condition: Callable[[], bool], what: str) -> None:
+def _until(peer: Peer, condition: Callable[[], bool], what: str, pause_s: float = 0.02) -> None:
     end = time.monotonic() + PATIENCE_S
-    next_look = 0.0
+    next_look = time.monotonic() + _LOOKED_AT_EACH_S
     while not condition():
         now = time.monotonic()
         if now > end:
             raise TimeoutError(f"{peer.name}: in vain for {PATIENCE_S:g} s: {what}")
-        if now > next_look:  # seldom, because it asks the peer
+        if now > next_look:  # seldom, because it starts a process, or asks the peer
             peer.is_whole()
-            next_look = now + 2.0
-        time.sleep(0.02)
+            next_look = now + _LOOKED_AT_EACH_S
+        time.sleep(pause_s)

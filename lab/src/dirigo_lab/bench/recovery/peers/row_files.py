@@ -21,7 +21,7 @@ from dirigo_lab.bench.recovery.keyed_rows import StateShape, step_between_keys
 NUMBER_DIGITS = 20  # with which the bytes kept for a key begin
 _WRITTEN_EACH_S = 0.1
 _LOADED_BYTES_PER_FILE = 10_000_000
-_KEPT_S = 60.0  # results that were read this long ago
+_KEPT_S = 20.0  # results that were read this long ago
 
 
 class RowFiles:
