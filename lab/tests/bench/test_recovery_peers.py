@@ -12,9 +12,9 @@ from dirigo_lab.bench.recovery import report
 from dirigo_lab.bench.recovery.keyed_rows import StateShape
 from dirigo_lab.bench.recovery.kills import AwayTimes
 from dirigo_lab.bench.recovery.peers.flink import HOW_TO_GET_IT, find_flink
-from dirigo_lab.bench.recovery.peers.peer_times import Peer, PeerTimes, measure_peer
+from dirigo_lab.bench.recovery.peers.peer_times import MeasuredPeer, PeerTimes, measure_peer
 from dirigo_lab.bench.recovery.peers.row_files import RowFiles, ToldFiles
-from dirigo_lab.bench.recovery.peers.started import Started, ending_in_order
+from dirigo_lab.bench.recovery.peers.started import StartedGroup, ending_in_order
 from dirigo_lab.bench.recovery.peers.structured_streaming import StructuredStreamingPeer
 from dirigo_lab.bench.recovery.report import QUICK_RECOVERY
 from dirigo_lab.bench.recovery.tables import render_peers
@@ -124,7 +124,7 @@ class EndedPeer:
         self.is_closed = False
 
     def start(self, folder: Path, rows: Path, told: Path, shape: StateShape) -> None:
-        self._process = Started(["sh", "-c", "echo An Error of its own; echo the end"], folder / "said.log", {})
+        self._process = StartedGroup(["sh", "-c", "echo An Error of its own; echo the end"], folder / "said.log", {})
         assert self._process.wait(10) == 0
 
     def kill(self, number: int) -> float:
@@ -155,7 +155,7 @@ def test_a_request_to_end_is_an_exception_for_a_while() -> None:
 
 
 def test_a_killed_group_leaves_none_of_its_processes(tmp_path: Path) -> None:
-    started = Started(["sh", "-c", "sleep 61 & sleep 62 & wait"], tmp_path / "said", {})
+    started = StartedGroup(["sh", "-c", "sleep 61 & sleep 62 & wait"], tmp_path / "said", {})
     try:
         for _ in range(1_000):
             if len(started.members("sleep 6")) == 3:  # the shell too has the words
@@ -179,7 +179,7 @@ def test_figures_of_all_stand_by_state_with_ours_first() -> None:
 def test_without_flink_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def pretended(tell: object, peer: Peer, folder: Path, state_mb: int, kills: int) -> PeerTimes:
+    def pretended(tell: object, peer: MeasuredPeer, folder: Path, state_mb: int, kills: int) -> PeerTimes:
         assert folder.is_dir()
         asked.append(f"{peer.killed} of {peer.name}, {state_mb} MB, {kills} times")
         return PeerTimes(peer.name, peer.killed, state_mb, (1.0,), ())

@@ -14,7 +14,7 @@ from dirigo_lab.bench.recovery.keyed_rows import StateShape
 from dirigo_lab.bench.recovery.kills import AwayTimes, Bystander, measure_away, measure_bystander
 from dirigo_lab.bench.recovery.local_service import LocalService
 from dirigo_lab.bench.recovery.peers.flink import HOW_TO_GET_IT, FlinkPeer
-from dirigo_lab.bench.recovery.peers.peer_times import Peer, PeerTimes, measure_peer
+from dirigo_lab.bench.recovery.peers.peer_times import MeasuredPeer, PeerTimes, measure_peer
 from dirigo_lab.bench.recovery.peers.started import ending_in_order
 from dirigo_lab.bench.recovery.peers.structured_streaming import StructuredStreamingPeer
 from dirigo_lab.bench.recovery.steady_costs import (
@@ -129,7 +129,7 @@ def measure_peers(tell: Progress, folder: Path, sizes: RecoverySizes) -> tuple[P
         tell(HOW_TO_GET_IT)
     found = []
     for state_mb, kills in sizes.states:
-        peers: list[Peer] = [StructuredStreamingPeer(whole_query=whole) for whole in (False, True)]
+        peers: list[MeasuredPeer] = [StructuredStreamingPeer(whole_query=whole) for whole in (False, True)]
         if sizes.flink is not None:
             peers.append(FlinkPeer(sizes.flink))
         for peer in peers:

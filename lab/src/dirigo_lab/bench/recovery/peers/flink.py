@@ -21,7 +21,7 @@ from typing import Any
 
 from dirigo_lab.bench.recovery.keyed_rows import StateShape
 from dirigo_lab.bench.recovery.peers.row_files import NUMBER_DIGITS
-from dirigo_lab.bench.recovery.peers.started import Started
+from dirigo_lab.bench.recovery.peers.started import StartedGroup
 
 HOW_TO_GET_IT = (
     "Flink is left out: `python3.11 -m venv FOLDER && FOLDER/bin/pip install apache-flink`, then `--flink FOLDER`"
@@ -59,8 +59,8 @@ class FlinkPeer:
         self._flink = find_flink(environment)
         self._folder = Path()
         self._address = ""
-        self._manager: Started | None = None
-        self._workers: dict[str, Started] = {}
+        self._manager: StartedGroup | None = None
+        self._workers: dict[str, StartedGroup] = {}
         self._heap_mb = 0
         self._begun = 0
 
@@ -85,7 +85,7 @@ class FlinkPeer:
 
     def _submit(self, settings: dict[str, str], statements: list[str]) -> None:
         command = [str(self._python), "-c", _SUBMIT, json.dumps([settings, statements])]
-        submitted = Started(command, self._folder / "submitted.log", {"FLINK_CONF_DIR": str(self._folder / "conf")})
+        submitted = StartedGroup(command, self._folder / "submitted.log", {"FLINK_CONF_DIR": str(self._folder / "conf")})
         try:
             code = submitted.wait(_SUBMITTED_IN_S)
             if code:
@@ -101,13 +101,13 @@ class FlinkPeer:
         identity = f"taskmanager.resource-id={name}"
         self._workers[name] = self._java("runtime.taskexecutor.TaskManagerRunner", self._heap_mb + 128, identity)
 
-    def _java(self, entry: str, heap_mb: int, *settings: str) -> Started:
+    def _java(self, entry: str, heap_mb: int, *settings: str) -> StartedGroup:
         java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if "JAVA_HOME" in os.environ else "java"
         opened = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED]
         command = [java, *opened, f"-Xmx{heap_mb}m", f"-Djava.io.tmpdir={self._folder}", "-cp", f"{self._flink}/lib/*"]
         command += [f"org.apache.flink.{entry}", "--configDir", str(self._folder / "conf")]
         command += [part for setting in settings for part in ("-D", setting)]
-        return Started(command, self._folder / "flink.log", {"FLINK_CONF_DIR": str(self._folder / "conf")})
+        return StartedGroup(command, self._folder / "flink.log", {"FLINK_CONF_DIR": str(self._folder / "conf")})
 
     def kill(self, number: int) -> float:  # noqa: ARG002 - it has to be one that has the job
         busy = [each["id"] for each in self._registered() if each["freeSlots"] < each["slotsNumber"]]

@@ -21,7 +21,7 @@ _LOOKED_AT_EACH_S = 2.0
 Progress = Callable[[str], None]
 
 
-class Peer(Protocol):
+class MeasuredPeer(Protocol):
     """Somebody else's service that runs the job: rows from a folder, results to another."""
 
     name: str
@@ -58,7 +58,7 @@ class PeerTimes:
         return float(np.percentile(self.shown_s, 99)) if self.shown_s else float("nan")
 
 
-def measure_peer(tell: Progress, peer: Peer, folder: Path, state_mb: int, kills: int) -> PeerTimes:
+def measure_peer(tell: Progress, peer: MeasuredPeer, folder: Path, state_mb: int, kills: int) -> PeerTimes:
     """A peer that does not come back, or ends, is told of as wrong, with the kills that it has survived until then."""
     shape = shape_of(state_mb)
     shown_s: list[float] = []
@@ -89,14 +89,14 @@ def measure_peer(tell: Progress, peer: Peer, folder: Path, state_mb: int, kills:
     return PeerTimes(peer.name, peer.killed, state_mb, tuple(shown_s), (*told.wrong, *wrong))
 
 
-def _away_s(peer: Peer, told: ToldFiles, killed_ms: float) -> float:
+def _away_s(peer: MeasuredPeer, told: ToldFiles, killed_ms: float) -> float:
     _until(peer, lambda: told.first_due_after(killed_ms) is not None, "a result after the kill")
     came_ms = told.first_due_after(killed_ms)
     assert came_ms is not None
     return round((came_ms - killed_ms) / 1000, 3)
 
 
-def _until_steady(peer: Peer, told: ToldFiles) -> None:
+def _until_steady(peer: MeasuredPeer, told: ToldFiles) -> None:
     _until(peer, peer.is_whole, "all processes are there", pause_s=0.5)
     steady_ms = (time.time() + STEADY_S) * 1000
     _until(peer, lambda: told.first_due_after(steady_ms) is not None, "results are there")
@@ -112,7 +112,7 @@ def _has_all(told: ToldFiles) -> bool:
     return not told.missing()
 
 
-def _until(peer: Peer, condition: Callable[[], bool], what: str, pause_s: float = 0.02) -> None:
+def _until(peer: MeasuredPeer, condition: Callable[[], bool], what: str, pause_s: float = 0.02) -> None:
     end = time.monotonic() + PATIENCE_S
     next_look = time.monotonic() + _LOOKED_AT_EACH_S
     while not condition():

@@ -28,7 +28,7 @@ def ending_in_order() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class Started:
+class StartedGroup:
     """A process that this one started; what it says goes to a file."""
 
     def __init__(self, command: Sequence[str], said: Path, environment: Mapping[str, str]) -> None:

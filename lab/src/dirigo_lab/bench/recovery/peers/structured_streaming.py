@@ -18,7 +18,7 @@ from pathlib import Path
 import pyspark
 
 from dirigo_lab.bench.recovery.keyed_rows import StateShape
-from dirigo_lab.bench.recovery.peers.started import Started
+from dirigo_lab.bench.recovery.peers.started import StartedGroup
 
 EXECUTORS = 2
 _EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -35,7 +35,7 @@ class StructuredStreamingPeer:
         self._whole_query = whole_query
         self._work = ""
         self._home = Path()
-        self._process: Started | None = None
+        self._process: StartedGroup | None = None
 
     def start(self, folder: Path, rows: Path, told: Path, shape: StateShape) -> None:
         self._home = folder / "spark"
@@ -49,7 +49,7 @@ class StructuredStreamingPeer:
     def _begin(self) -> None:
         command = [sys.executable, "-m", "dirigo_lab.bench.recovery.peers.structured_streaming_process", self._work]
         environment = {"SPARK_HOME": str(self._home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        self._process = Started(command, self._home.parent / "spark.log", environment)
+        self._process = StartedGroup(command, self._home.parent / "spark.log", environment)
 
     def kill(self, number: int) -> float:
         assert self._process is not None
