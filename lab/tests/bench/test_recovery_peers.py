@@ -2,22 +2,24 @@
 
 import os
 import signal
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from dirigo.cli import app
 from dirigo_lab.bench.recovery import report
 from dirigo_lab.bench.recovery.keyed_rows import StateShape
-from dirigo_lab.bench.recovery.kills import AwayTimes
+from dirigo_lab.bench.recovery.kills import AwayTimes, Bystander
 from dirigo_lab.bench.recovery.peers.flink import HOW_TO_GET_IT, find_flink
 from dirigo_lab.bench.recovery.peers.peer_times import MeasuredPeer, PeerTimes, measure_peer
 from dirigo_lab.bench.recovery.peers.row_files import RowFiles, ToldFiles
 from dirigo_lab.bench.recovery.peers.started import StartedGroup, ending_in_order
 from dirigo_lab.bench.recovery.peers.structured_streaming import StructuredStreamingPeer
-from dirigo_lab.bench.recovery.report import QUICK_RECOVERY
-from dirigo_lab.bench.recovery.tables import render_peers
+from dirigo_lab.bench.recovery.report import QUICK_RECOVERY, RecoveryFigures
+from dirigo_lab.bench.recovery.tables import render_peers, render_recovery
 
 SHAPE = StateShape(keys=10, bytes_per_key=100, rows_per_s=100)
 
@@ -230,3 +232,14 @@ def test_flink_comes_back_with_right_results(tmp_path: Path) -> None:
     found = measure_peer(lambda _: None, FlinkPeer(Path(os.environ["DIRIGO_FLINK"])), tmp_path, state_mb=1, kills=2)
     assert found.wrong == ()
     assert len(found.shown_s) == 2
+
+
+def test_a_peer_with_wrong_results_is_told_of_among_all_figures() -> None:
+    ours = AwayTimes(1, 1.0, 1, (0.1,), (0.2,), (0.3,), ())
+    peer = PeerTimes("Flink", "a task manager", 1, (1.0,), ("row 12 has a result twice",))
+    calm = Bystander(1, 1.0, 2.0, 1.0, 2.0, 0, ())
+    figures = RecoveryFigures((ours,), (peer,), (), (), (), calm, (1.0, 1.0))
+    assert figures.over_budget() == ("Flink with 1 MB: row 12 has a result twice",)
+    shown = Console(width=150, record=True, file=StringIO())
+    shown.print(render_recovery(figures))
+    assert "row 12 has a result twice" in shown.export_text()
