@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import secrets
 import threading
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 import zmq
 
+import dirigo as dg
 from dirigo.runtime import control
 from dirigo.runtime.client.client import Client
 from dirigo.runtime.controller.controller import Controller
@@ -22,7 +24,7 @@ from dirigo.runtime.transport.control_link import ControlLink, decode_head
 from dirigo.runtime.transport.keys import WORKER, KeyPair, KeyRing
 from dirigo.runtime.worker import process as worker_process
 from dirigo.runtime.worker.process import _Worker
-from runtime.clusters import PATIENCE_S, counting, until
+from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, counting, numbers, until
 from runtime.pretenders import QuietPool
 from runtime.used_twice import work_twice
 
@@ -126,3 +128,20 @@ def test_many_reports_at_once_wait_for_a_slow_controller(tmp_path: Path, monkeyp
         channel.post(msgspec.msgpack.encode(control.Stop()))
         thread.join(PATIENCE_S)
     assert ends == [None]
+
+
+# --- what the collector of garbage looks at --------------------------------------------------------------------------------
+
+
+def test_what_a_worker_has_imported_is_spared_from_collection(cluster: LocalCluster) -> None:
+    def look(_: Any) -> dict[str, int]:
+        return {"frozen": gc.get_freeze_count(), "seen": len(gc.get_objects())}
+
+    flow = dg.Dataflow("collected")
+    out = dg.to_memory()
+    rows = flow.source(dg.from_generator(numbers, SCHEMA, 1, block=1, time="ts", name="numbers"))
+    rows.map(look, schema={"frozen": "int64", "seen": "int64"}).sink(out)
+    cluster.run(flow)
+    (found,) = out.rows
+    assert found["frozen"] > 40_000  # modules, functions, classes: what a worker is made of
+    assert found["seen"] < found["frozen"] / 2

@@ -1,10 +1,13 @@
 """That jobs are killed and come back in the benchmark of recovery, and that it sees what is wrong; how fast is no matter."""
 
+import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from dirigo_lab.bench.recovery.keyed_rows import KeyedResults, KeyedRows, StateShape
+from dirigo_lab.bench.recovery.keyed_rows import KeyedResults, KeyedRows, KeyedRowsTold, StateShape
 from dirigo_lab.bench.recovery.kills import AwayTimes, measure_away
 from dirigo_lab.bench.recovery.tables import render_away
 
@@ -44,7 +47,20 @@ def test_a_row_that_came_twice_or_was_counted_wrongly_is_seen() -> None:
     assert results.first_due_after(6) is None
 
 
-def test_the_median_and_the_longest_are_told() -> None:
+def test_old_results_are_not_looked_at_when_a_new_one_is_waited_for() -> None:
+    results = KeyedResults(StateShape(keys=10, bytes_per_key=100, rows_per_s=1))
+    unreadable: Any = None
+    results._told.append(KeyedRowsTold(1_000.0, unreadable, unreadable, unreadable))
+    assert results.first_due_after(2_000.0) is None
+    now_ms = int(time.time() * 1000)
+    results.take(pa.record_batch({"number": [10], "due_ms": [now_ms - 5], "made_ms": [now_ms - 4.0], "times": [2]}))
+    assert results.first_due_after(now_ms - 5) is None
+    found = results.first_due_after(now_ms - 10)
+    assert found is not None
+    assert found[0] == now_ms - 4.0
+
+
+def test_the_median_and_the_99th_percentile_are_told() -> None:
     away = AwayTimes(1, 1.0, 3, (0.1, 0.2, 0.6), (0.3, 0.5, 0.7), (1.0, 1.5, 1.4), ())
     assert away.medians == (0.2, 0.5, 1.4)
-    assert away.longest == (0.6, 0.7, 1.5)
+    assert away.p99s == pytest.approx((0.592, 0.696, 1.498))

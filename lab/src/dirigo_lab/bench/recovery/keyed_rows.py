@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import gcd
 
 import numpy as np
@@ -42,6 +43,11 @@ class StateShape:
         return self.keys if self.changing is None else self.changing
 
 
+def step_between_keys(turns: int) -> int:
+    """From the key of a row to that of the next, so that all come in turn and neighbours do not follow each other."""
+    return next(step for step in range(turns // 3 + 1, 10**9) if gcd(step, turns) == 1)
+
+
 class KeyedRows(Source):
     """A row of each key as fast as possible, and then rows in real time, without end."""
 
@@ -63,7 +69,7 @@ class _KeyedSplit(Split):
         self._shape = source.shape
         self._start_ms = source.start_ms
         self._next = 0
-        self._step = next(step for step in range(source.shape.turns // 3 + 1, 10**9) if gcd(step, source.shape.turns) == 1)
+        self._step = step_between_keys(source.shape.turns)
 
     def read(self, rows_max: int) -> SourceBatch | None:
         shape, first = self._shape, self._next
@@ -154,7 +160,9 @@ class KeyedResults:
 
     def first_due_after(self, moment_ms: float) -> tuple[float, float] | None:
         """When the first row that fell due after a moment was made, and when one was at the client."""
-        found = [told for told in self.all() if told.due_ms.max() > moment_ms]
+        with self._lock:  # those that came before are not looked at: this is asked all the time, beside the controller
+            later = takewhile(lambda told: told.came_ms > moment_ms, reversed(self._told))
+            found = [told for told in later if told.due_ms.max() > moment_ms]
         if not found:
             return None
         made_ms = min(float(told.made_ms[told.due_ms > moment_ms].min()) for told in found)

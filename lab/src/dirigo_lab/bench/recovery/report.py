@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import rmtree
 from statistics import median
 from tempfile import TemporaryDirectory
 
 from dirigo_lab.bench.recovery.keyed_rows import StateShape
 from dirigo_lab.bench.recovery.kills import AwayTimes, Bystander, measure_away, measure_bystander
 from dirigo_lab.bench.recovery.local_service import LocalService
+from dirigo_lab.bench.recovery.peers.flink import HOW_TO_GET_IT, FlinkPeer
+from dirigo_lab.bench.recovery.peers.peer_times import MeasuredPeer, PeerTimes, measure_peer
+from dirigo_lab.bench.recovery.peers.started import ending_in_order
+from dirigo_lab.bench.recovery.peers.structured_streaming import StructuredStreamingPeer
 from dirigo_lab.bench.recovery.steady_costs import (
     LargeState,
     Lateness,
@@ -35,16 +40,22 @@ Progress = Callable[[str], None]
 class RecoverySizes:
     """How much is measured."""
 
-    states: tuple[tuple[int, int], ...] = ((1, 20), (100, 20), (1000, 5))  # (megabytes, kills)
+    states: tuple[tuple[int, int], ...] = ((1, 20), (100, 20), (1000, 20))  # (megabytes, kills)
     events: int = 40_000_000
     repeats: int = 5
     latency_s: float = 20.0
     turns: int = 2
     half: float = 0.5  # of what a query takes from files
-    state_mb: int = 200
+    state_mb: int = 1000
     state_s: float = 20.0
     bystander_kills: int = 10
     calm_s: float = 20.0
+    has_peers: bool = False
+    flink: Path | None = None  # an environment with Flink; None leaves it out
+
+    def with_kills(self, kills: int) -> RecoverySizes:
+        """As often with each state, and of the bystander's neighbour."""
+        return replace(self, states=tuple((size, kills) for size, _ in self.states), bystander_kills=kills)
 
 
 QUICK_RECOVERY = RecoverySizes(
@@ -65,6 +76,7 @@ class RecoveryFigures:
     """Everything that was measured of snapshots and recovery."""
 
     away: tuple[AwayTimes, ...]
+    peers: tuple[PeerTimes, ...]
     throughputs: tuple[Throughput, ...]
     latenesses: tuple[Lateness, ...]
     large: tuple[LargeState, ...]
@@ -80,6 +92,7 @@ class RecoveryFigures:
             if each.medians[2] > AWAY_MOST_S.get(each.state_mb, float("inf"))
         ]
         over += [f"{each.wrong[0]} with {each.state_mb} MB" for each in self.away if each.wrong]
+        over += [f"{each.name} with {each.state_mb} MB: {each.wrong[0]}" for each in self.peers if each.wrong]
         if self.bystander.ratio > BYSTANDER_MOST or self.bystander.wrong:
             over.append("the bystander")
         return tuple(over)
@@ -90,6 +103,7 @@ def measure_recovery(tell: Progress, sizes: RecoverySizes) -> RecoveryFigures:
     with TemporaryDirectory(prefix="dirigo-bench-") as name:
         folder = Path(name)
         away = [measure_away(tell, folder / f"away-{size}", size, kills) for size, kills in sizes.states]
+        peers = measure_peers(tell, folder / "peers", sizes) if sizes.has_peers else ()
         bystander = measure_bystander(tell, folder / "bystander", sizes.bystander_kills, sizes.calm_s)
         tell("writing bids to files")
         bids = write_bid_files(folder / "events", sizes.events)
@@ -105,8 +119,25 @@ def measure_recovery(tell: Progress, sizes: RecoverySizes) -> RecoveryFigures:
                 for what, shape in large_shapes(sizes.state_mb).items()
             ]
     return RecoveryFigures(
-        tuple(away), tuple(throughputs), tuple(latenesses), tuple(large), bystander, (before, os.getloadavg()[0])
+        tuple(away), peers, tuple(throughputs), tuple(latenesses), tuple(large), bystander, (before, os.getloadavg()[0])
     )
+
+
+def measure_peers(tell: Progress, folder: Path, sizes: RecoverySizes) -> tuple[PeerTimes, ...]:
+    """With the same states, and killed as often as ours; what one leaves on the disk is gone before the next begins."""
+    if sizes.flink is None:
+        tell(HOW_TO_GET_IT)
+    found = []
+    for state_mb, kills in sizes.states:
+        peers: list[MeasuredPeer] = [StructuredStreamingPeer(whole_query=whole) for whole in (False, True)]
+        if sizes.flink is not None:
+            peers.append(FlinkPeer(sizes.flink))
+        for peer in peers:
+            folder.mkdir()
+            with ending_in_order():
+                found.append(measure_peer(tell, peer, folder, state_mb, kills))
+            rmtree(folder, ignore_errors=True)
+    return tuple(found)
 
 
 def large_shapes(state_mb: int) -> dict[str, StateShape]:

@@ -15,11 +15,12 @@ from dirigo import Dataflow, to_callback, to_nothing
 from dirigo.runtime.status import SnapshotFigures
 from dirigo_lab.bench.recovery.keyed_rows import StateShape, keyed_flow
 from dirigo_lab.bench.recovery.kills import load_s
-from dirigo_lab.bench.recovery.local_service import LocalService, wait_until
+from dirigo_lab.bench.recovery.local_service import PATIENCE_S, LocalService, wait_until
 from dirigo_lab.bench.service.flows import BidsInRealTime, over_files, result_of
 
 _MADE = pa.schema([("late_ms", pa.float64()), ("end_ms", pa.int64())])
 _WARM_UP_S = 3
+_SNAPSHOTS_LEAST = 3  # with 1 GB, one may take longer than all of the measured time
 
 Progress = Callable[[str], None]
 
@@ -122,9 +123,9 @@ def measure_large_state(
     tell: Progress, without: LocalService, with_them: LocalService, what: str, shape: StateShape, seconds: float
 ) -> LargeState:
     tell(f"{shape.total_bytes // 1_000_000} MB of state, {what}, without snapshots")
-    bare_p99, _, _ = _keep_much(without, shape, seconds)
+    bare_p99, _, _ = _keep_much(without, shape, seconds, snapshots_least=0)
     tell(f"{shape.total_bytes // 1_000_000} MB of state, {what}, with snapshots")
-    p99, done_per_s, snapshots = _keep_much(with_them, shape, seconds)
+    p99, done_per_s, snapshots = _keep_much(with_them, shape, seconds, _SNAPSHOTS_LEAST)
     changed_mb = shape.rows_per_s * shape.bytes_per_key / 1e6
     return LargeState(
         what,
@@ -141,7 +142,9 @@ def measure_large_state(
     )
 
 
-def _keep_much(service: LocalService, shape: StateShape, seconds: float) -> tuple[float, float, list[SnapshotFigures]]:
+def _keep_much(
+    service: LocalService, shape: StateShape, seconds: float, snapshots_least: int
+) -> tuple[float, float, list[SnapshotFigures]]:
     """The 99th percentile of how late results were made, rows per second, and the snapshots that were taken."""
     flow, results = keyed_flow(shape, "large", load_s(shape))
     job = service.submit(flow)
@@ -150,7 +153,9 @@ def _keep_much(service: LocalService, shape: StateShape, seconds: float) -> tupl
     seen: dict[int, SnapshotFigures] = {}
     first_ms = time.time() * 1000
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end or len(seen) < snapshots_least:
+        if time.monotonic() > end + PATIENCE_S:
+            raise TimeoutError(f"in vain for {PATIENCE_S:g} s: {snapshots_least} snapshots of {shape.total_bytes} bytes")
         snapshot = job.status().snapshot
         if snapshot is not None and snapshot.began_s * 1000 > first_ms:
             seen[snapshot.number] = snapshot

@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.table import Table
 
 from dirigo_lab.bench.recovery.kills import AwayTimes
+from dirigo_lab.bench.recovery.peers.peer_times import PeerTimes
 from dirigo_lab.bench.recovery.report import LATER_MOST_MS, THROUGHPUT_LEAST, RecoveryFigures
 from dirigo_lab.bench.recovery.steady_costs import LargeState, Lateness, Throughput
 
@@ -17,6 +18,7 @@ def render_recovery(report: RecoveryFigures) -> Group:
     beside = report.bystander
     return Group(
         render_away(report.away),
+        *([render_peers(report.away, report.peers)] if report.peers else []),
         render_throughputs(report.throughputs),
         render_latenesses(report.latenesses),
         render_large(report.large),
@@ -28,14 +30,26 @@ def render_recovery(report: RecoveryFigures) -> Group:
 
 def render_away(costs: tuple[AwayTimes, ...]) -> Table:
     table = Table(
-        title="A worker is killed: seconds until the job is back, median and longest",
+        title="A worker is killed: seconds until the job is back, median and p99",
         caption="a row that fell due after the kill is made into a result, and shown with the next snapshot",
     )
     for heading in ("state", "kills", "noticed to running", "kill to result made", "kill to result shown", "wrong"):
         table.add_column(heading, justify="right")
     for each in costs:
-        cells = (f"{mid:.2f}, {most:.2f}" for mid, most in zip(each.medians, each.longest, strict=True))
+        cells = (f"{mid:.2f}, {late:.2f}" for mid, late in zip(each.medians, each.p99s, strict=True))
         table.add_row(f"{each.state_mb} MB", str(each.kills), *cells, "; ".join(each.wrong) or "none")
+    return table
+
+
+def render_peers(ours: tuple[AwayTimes, ...], peers: tuple[PeerTimes, ...]) -> Table:
+    table = Table(title="From a kill to the first new result: seconds, median and p99")
+    for heading in ("state", "who", "killed", "kills", "seconds", "wrong"):
+        table.add_column(heading, justify="left" if heading in ("who", "killed") else "right")
+    rows = [PeerTimes("Dirigo", "a worker", each.state_mb, each.shown_s, each.wrong) for each in ours]
+    for each in sorted((*rows, *peers), key=lambda each: each.state_mb):  # ours first: sorted keeps the order
+        times = f"{each.median_s:.2f}, {each.p99_s:.2f}" if each.shown_s else "none"
+        wrong = "; ".join(each.wrong[:1]) or "none"
+        table.add_row(f"{each.state_mb} MB", each.name, each.killed, str(len(each.shown_s)), times, wrong)
     return table
 
 

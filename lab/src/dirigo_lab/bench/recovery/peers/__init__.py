@@ -1,0 +1,1 @@
+"""The other side of the comparison: how soon Spark Structured Streaming and Flink give results again after a kill."""
