@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import threading
 import zlib
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,30 @@ def test_a_wait_has_an_end_and_says_why(cluster: LocalCluster, tmp_path: Path) -
     assert job.status().state == "finished"
     with pytest.raises(DirigoError, match="job 'stuck' is over: it is finished"):
         job.savepoint(tmp_path / "four")
+
+
+class Unkeepable(dg.Function):
+    """Holds what cannot be pickled."""
+
+    ordered = True
+    held = dg.ListState(object)
+
+    def on_message(self, context: Any, row: Any) -> None:
+        if row.n < 100:
+            self.held.append(threading.Lock())
+
+
+def test_a_state_that_cannot_be_kept_is_named_at_once(cluster: LocalCluster, tmp_path: Path) -> None:
+    flow = dg.Dataflow("unkeepable")
+    source = flow.source(dg.from_generator(many, SCHEMA, None, block=100, time="ts", name="numbers"))
+    source.key_by("key").process(Unkeepable, schema={"n": "int64"}, name="locks").sink(dg.to_nothing())
+    job = cluster.submit(flow)
+    until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+    for take in (job.savepoint, lambda place: job.stop(savepoint=place)):
+        with pytest.raises(DirigoError, match=r"could not be taken: the state of operator 'locks' cannot be kept"):
+            take(tmp_path / "savepoint")
+    until_it_has_read_on(job)
+    job.cancel()
 
 
 def test_a_job_without_snapshots_has_no_savepoints(cluster: LocalCluster, tmp_path: Path) -> None:

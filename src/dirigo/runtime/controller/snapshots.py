@@ -129,14 +129,15 @@ class Snapshots:
                 continue
             if snapshots.taking is None and snapshots.wants_one(now) and not job.is_complete:
                 self._begin(job, snapshots, now)
-            elif snapshots.taking is not None and now - snapshots.taking.since_s >= LONG_S:
+            taking = snapshots.taking
+            if taking is not None and not taking.is_there and now - taking.since_s >= LONG_S:
                 snapshots.problem = (
-                    f"snapshot {snapshots.taking.number} has taken {now - snapshots.taking.since_s:.0f} s so far: "
-                    f"{self.missing(job, snapshots, snapshots.taking)}"
+                    f"snapshot {taking.number} has taken {now - taking.since_s:.0f} s so far: "
+                    f"{self.missing(job, snapshots, taking)}"
                 )
-            if snapshots.taking is not None and snapshots.taking.is_final:  # the results log may be all that was missing
+            if taking is not None and taking.is_final:  # the results log may be all that was missing
                 self._controller.look_for_the_end(job)
-            elif snapshots.taking is not None and snapshots.taking.saved:
+            elif taking is not None and taking.saved:
                 self.savepoints.look_for_the_stop(job)
 
     def _begin(self, job: JobRecord, snapshots: JobSnapshots, now: float) -> None:
