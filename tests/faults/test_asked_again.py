@@ -105,5 +105,5 @@ def test_few_clients_are_remembered_and_the_last_ones_are(
     monkeypatch.setattr(requests, "_CLIENTS_REMEMBERED", 3)
     for number in range(10):
         assert asking(f"client {number}").ask(1, control.Resize(number + 1)).error is None
-    remembered = cluster.controller._requests._changes
+    remembered = cluster.controller.requests._changes
     until(lambda: list(remembered) == [b"client 7", b"client 8", b"client 9"], "older ones are forgotten")

@@ -53,7 +53,7 @@ class Reading:
 
     def forget(self, position: Any) -> None:
         """A snapshot with this position was committed."""
-        self.staging.forget_before(position)
+        self.staging.forget_before(position[0])
 
     def read(self, rows_max: int = 1000) -> list[int]:
         found: list[int] = []

@@ -192,7 +192,8 @@ class Released(_Record, frozen=True):
     """What a Spark query had staged is in the source now; or it was before; or there is no room yet."""
 
     request: int
-    outcome: str  # "released", "known", "full" or a sentence
+    outcome: str  # "released", "known", "full", "gone" or a sentence
+    has_begun: bool = False  # some split here has it, whatever became of the others
 
 
 class Removed(_Record, frozen=True):
@@ -327,6 +328,7 @@ class Release(_Record, frozen=True):
     query: str
     batch: int
     attempts: tuple[tuple[int, str], ...]  # (split, attempt)
+    whole: bool = False  # it was decided before a loss, so it does not wait for room
 
 
 class Stop(_Record, frozen=True):
@@ -369,7 +371,9 @@ class SourcePlaces(msgspec.Struct, frozen=True):
     job: str  # its id
     source: str
     schema: bytes
-    splits: tuple[SplitPlace, ...]
+    splits: tuple[SplitPlace, ...]  # none while a job that keeps its rows is about to begin, or to come back
+    run: str = ""  # what the workers call this generation of the job; as its id if there is nothing
+    is_kept: bool = False  # the rows outlive their worker, so whoever brings them may wait for another one
 
 
 class AttemptRef(msgspec.Struct, frozen=True):

@@ -50,6 +50,12 @@ def understand(text: str) -> Failure:
     return Failure(_shortened(text))
 
 
+def is_spark_gone(error: BaseException) -> bool:
+    """Whether an error says that Spark itself is gone, and nothing about what it was asked to do."""
+    is_broken = isinstance(error, OSError | EOFError) or type(error).__name__ == "Py4JNetworkError"
+    return is_broken or understand(str(error)).is_spark_gone
+
+
 def _shortened(text: str) -> str:
     """The line that says most: the last Python error before the Java frames, or else the first line."""
     words = _FROM_JAVA.split(text, maxsplit=1)[0].strip() or text.strip()

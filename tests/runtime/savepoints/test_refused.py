@@ -16,6 +16,7 @@ import dirigo as dg
 from dirigo.errors import DirigoError
 from dirigo.runtime.client.job import Job
 from runtime.clusters import SCHEMA, LocalCluster, numbers, until, wait_for_file
+from runtime.recovery.pushing import pushed_flow
 from runtime.savepoints.flows_to_stop import slowly
 
 
@@ -194,3 +195,13 @@ def test_a_job_without_snapshots_has_no_savepoints(cluster: LocalCluster, tmp_pa
         with pytest.raises(DirigoError, match="this cluster has no folder for snapshots; start it with one"):
             job.stop(savepoint=tmp_path / "savepoint")
         assert job.status().state != "failed"
+
+
+def test_a_job_that_is_fed_by_a_dataframe_has_none(cluster: LocalCluster, tmp_path: Path) -> None:
+    job = cluster.submit(pushed_flow(tmp_path))
+    until(lambda: job.status().state == "running", "it runs")
+    assert job.status().snapshot_problem is None
+    with pytest.raises(DirigoError, match=r"is a DataFrame, and rows .* drain the job"):
+        job.stop(savepoint=tmp_path / "savepoint")
+    assert not (tmp_path / "savepoint").exists()
+    job.cancel()

@@ -81,6 +81,11 @@ class PushedSource(Source):
                     " declare it with the type of its values."
                 )
 
+    @property
+    def is_replayable(self) -> bool:
+        """Hosts that take snapshots keep what was pushed; those that cannot take none."""
+        return True
+
     def splits(self, wanted: int) -> Sequence[Split]:
         require_wanted(wanted, self.name)
         return [PushedSplit(self.schema, number) for number in range(wanted)]

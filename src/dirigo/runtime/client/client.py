@@ -200,16 +200,21 @@ class Client:
 
     def release(
         self, job: str, source: str, query: str, batch: int, attempts: Iterable[control.AttemptRef], wait_s: float
-    ) -> None:
-        """Have what was staged for a micro-batch read, as soon as the source has room for it."""
+    ) -> bool:
+        """Have what was staged for a micro-batch read, as soon as the source has room for it, or the job has come back.
+
+        Returns whether it had come before, perhaps as other attempts, so that these are not needed.
+        """
         request = control.ReleaseBatch(job, source, query, batch, tuple(attempts))
         until = time.monotonic() + wait_s
         pause_s = _FULL_S
-        while self._ask(request, str, _WAIT_S) == "full":
+        while (outcome := self._ask(request, str, _WAIT_S)) in ("full", "away"):
             if time.monotonic() >= until:
-                raise ControlError(f"source '{source}' of job '{job}' has had no room for {wait_s:.0f} s; see its metrics.")
+                what = "had no room" if outcome == "full" else "not come back"
+                raise ControlError(f"source '{source}' of job '{job}' has {what} for {wait_s:.0f} s; see its metrics.")
             time.sleep(pause_s)
             pause_s = min(1.0, pause_s * 1.5)
+        return outcome == "known"
 
     def is_committing(self, job: str, source: str, query: str, batch: int) -> bool:
         """Whether the release of a micro-batch has begun somewhere, so that it must be resumed."""

@@ -125,7 +125,7 @@ class Controller:
         lesser = (keys(WRITER), keys(READER))
         self.access = control.Access(self.run_id, self._endpoint, self.logs.endpoint, keys(CLIENT), lesser)
         self._placement = Placement(self)
-        self._requests = Requests(self)
+        self.requests = Requests(self)
         self.snapshots = Snapshots(self)
         self.recovery = Recovery(self, snapshots)
         every_s = snapshots_every_s if snapshots is not None else None
@@ -196,7 +196,7 @@ class Controller:
             if job.is_live and job.outcome is None:
                 self.end(job, "cancelled", None)
             self._settle(job)
-        self._requests.look(time.monotonic(), is_last=True)
+        self.requests.look(time.monotonic(), is_last=True)
         for slot in self.slots.values():
             self._order(slot, control.Stop())
         until = time.monotonic() + self.farewell_s
@@ -239,11 +239,11 @@ class Controller:
             record = _decoder.decode(body)
         except (ValueError, msgspec.DecodeError) as error:
             self.refusals.note("a malformed message", str(error))
-            self._requests.refuse(identity, parts, error)
+            self.requests.refuse(identity, parts, error)
             return
         try:
             if isinstance(record, control.Asked):
-                self._requests.take(identity, record, role)
+                self.requests.take(identity, record, role)
             elif role != WORKER:
                 self.refusals.note("a report of somebody who is no worker")
             elif heads or isinstance(record, control.Hello):
@@ -322,7 +322,7 @@ class Controller:
         self._fill_slots()
         self._placement.place_waiting(now)
         self.snapshots.look(now)
-        self._requests.look(now)
+        self.requests.look(now)
 
     # --- workers -------------------------------------------------------------------------------------------------------
 
@@ -371,7 +371,7 @@ class Controller:
             case control.Removed():
                 self._note_removed(slot, record)
             case control.Released():
-                self._requests.released(slot.worker, record)
+                self.requests.commits.released(slot.worker, record)
             case control.PeerLost():
                 self._note_unreachable(slot, record)
             case control.Stuck():
@@ -517,9 +517,11 @@ class Controller:
     def drain(self, job: JobRecord, source: str | None) -> None:
         if job.state in ("waiting", "starting"):
             job.to_drain.append(source)  # once it has started
+            self.recovery.note_drain(job)
             return
         if source not in job.to_drain:
             job.to_drain.append(source)  # a later generation does so too
+            self.recovery.note_drain(job)
         if source is None:
             job.state = "draining"
         self.order_all(job.installed, control.DrainJob(job.run, source))
@@ -567,7 +569,7 @@ class Controller:
             job.state = job.outcome
             job.ended_s = time.time()
             job.shipment = b""
-            self._requests.look(time.monotonic())
+            self.requests.look(time.monotonic())
 
     # --- sending -------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dirigo.kernel import operator_of
 from dirigo.runtime.control import AttemptRef, Beginning, Install, JobFigures, JobMetrics, JobStatus, Manifest
 from dirigo.runtime.generations import run_of
+from dirigo.runtime.ingest.decisions import Decisions
 from dirigo.scheduling.accounting import percentiles, summed
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class JobRecord:
     waits_since_s: float = field(default_factory=time.monotonic)
     note: str | None = None  # whom it waits for, or runs without
     snapshots: JobSnapshots | None = None
+    decisions: Decisions | None = None  # about micro-batches, where rows that are pushed into it are kept
     no_snapshots: str | None = None  # why none are taken
     restore: int = 0  # the snapshot that this generation goes on from
     is_restoring: bool = False  # that snapshot is being looked for

@@ -139,6 +139,7 @@ class Placement:
             job.snapshots.plan_first(time.monotonic(), is_back=job.generation > 0)
         job.helpers_version += 1
         self._controller.order_all(job.installed, self._start(job))
+        self._controller.requests.commits.go_on(job)
         for wanted in list(job.to_drain):
             self._controller.drain(job, wanted)
 

@@ -20,6 +20,8 @@ from dirigo.kernel import operator_of
 from dirigo.runtime import control
 from dirigo.runtime.controller.job_record import JobRecord
 from dirigo.runtime.controller.snapshots import JobSnapshots, snapshot_figures
+from dirigo.runtime.ingest.decisions import Decisions
+from dirigo.runtime.ingest.kept import rows_folder
 from dirigo.runtime.results.log.errors import LogError
 from dirigo.runtime.results.shelf import number_of
 from dirigo.runtime.snapshots.errors import SnapshotError
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SUBMIT_AGAIN = "; submit the job again."  # what is told of a loss, where a job does not come back by itself
+_DECISIONS = "decisions"
 LOSSES_MOST = 3  # in a row, each soon after the one before: see ``STEADY_AFTER_S``
 
 
@@ -50,6 +53,7 @@ class ResumableJob(msgspec.Struct, frozen=True):
     generation: int
     recoveries: int
     beginning: control.Beginning | None = None
+    to_drain: tuple[str | None, ...] = ()  # sources that were asked to end; None for all
 
 
 _decoder = msgspec.msgpack.Decoder(ResumableJob)
@@ -176,6 +180,42 @@ class Recovery:
 
         self._controller.beside(write)
 
+    def prepare_rows(self, job: JobRecord) -> str | None:
+        """Have a place for the rows that are pushed into a job; or why and where there is none. Waits for a disk."""
+        if not job.manifest.pushed:
+            return None
+        assert self._root is not None
+        place = SnapshotStore(self._root, job.id).place
+        folder = rows_folder(place)
+        if folder is None:
+            return f"in {place.shown}, which is no folder of a file system"
+        try:
+            place.make()
+            job.decisions = Decisions(folder / _DECISIONS)
+        except SnapshotError as error:
+            return f"in {place.shown}: {error}".rstrip(".")
+        except (OSError, ValueError) as error:
+            return f"in {place.shown}: {said(error)}"
+        return None
+
+    def note_drain(self, job: JobRecord) -> None:
+        """Sources were asked to end: a service that resumes the job has to know, because nobody asks again."""
+        snapshots = job.snapshots
+        if snapshots is None:
+            return
+        store, stored = snapshots.store, _stored(job, snapshots)
+
+        def write() -> Callable[[], None]:
+            try:
+                store.write_job(stored)
+            except Exception as error:
+                _log.warning(
+                    "if job %s is resumed by another service, its sources have to be ended again: %s", job.id, error
+                )
+            return _nothing
+
+        self._controller.beside(write)
+
     def _not_begun(self, run: str, problem: str) -> None:
         job = self._controller.of_run(run)
         if job is not None and job.snapshots is not None:
@@ -221,6 +261,9 @@ class Recovery:
         job.logs_ended = not stored.manifest.sinks
         job.snapshots = JobSnapshots(self._root, SnapshotStore(self._root, job.id), stored.every_s)
         job.is_resumed = True
+        job.to_drain = list(stored.to_drain)
+        if (problem := self.prepare_rows(job)) is not None:
+            raise SnapshotError(f"The rows of job '{job.id}' cannot be kept {problem}.")
         stored_again = _stored(job, job.snapshots)
         manifest = _newest(job.snapshots.store, stored_again, may_go_behind=not _shows_results(job))
         controller.submissions.adopt(job)
@@ -260,6 +303,7 @@ def _stored(job: JobRecord, snapshots: JobSnapshots) -> StoredJob:
         job.generation,
         job.recoveries,
         job.beginning,
+        tuple(job.to_drain),
     )
     return StoredJob(job=job.id, name=job.name, began_s=job.submitted_s, content=msgspec.msgpack.encode(content))
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dirigo.flow.errors import cut_text
 from dirigo.runtime import control
 from dirigo.runtime.controller.checks import WAIT_S_MOST, check_request, check_role
-from dirigo.runtime.controller.job_record import BatchCommit, JobRecord
+from dirigo.runtime.controller.job_record import JobRecord
 from dirigo.runtime.controller.savepoints import WantedSavepoint
 from dirigo.runtime.errors import ControlError
-from dirigo.runtime.failures import ERROR_CHARACTERS_MOST
+from dirigo.runtime.ingest.commits import Commits
 
 if TYPE_CHECKING:
     from dirigo.runtime.controller.controller import Controller
@@ -25,10 +24,7 @@ _log = logging.getLogger(__name__)
 
 _WAITING_MOST = 10_000
 SAVEPOINT_S_MOST = 24 * 3600.0
-
 FRESH_S_MOST = 600.0  # for a snapshot that is taken for somebody
-_RELEASE_S = 30.0  # for the workers to confirm a commit
-_QUERIES_REMEMBERED = 4096
 _CLIENTS_REMEMBERED = 4096
 _encoder = msgspec.msgpack.Encoder()
 
@@ -86,19 +82,6 @@ class _Fresh:
     until_s: float
 
 
-@dataclass
-class _Releasing:
-    """A commit that some workers have still to confirm."""
-
-    identity: bytes
-    number: int
-    missing: set[int]  # the workers
-    until_s: float
-    key: tuple[str, str, str]  # job, source, query
-    commit: BatchCommit
-    outcomes: list[str] = field(default_factory=list)
-
-
 class Requests:
     """Part of the controller, on its thread."""
 
@@ -106,10 +89,8 @@ class Requests:
         self._controller = controller
         self._waiting: list[_Waiting] = []
         self._saving: list[_Saving] = []
-
         self._fresh: list[_Fresh] = []
-        self._releasing: dict[int, _Releasing] = {}
-        self._last_release = 0
+        self.commits = Commits(controller, self._answer_asker)
         self._changes: OrderedDict[bytes, _Change] = OrderedDict()  # by client, the longest silent first
 
     def refuse(self, identity: bytes, parts: list[bytes], error: Exception) -> None:
@@ -173,6 +154,9 @@ class Requests:
             change.answer = answer
         self._controller.answer(identity, answer)
 
+    def _answer_asker(self, asker: tuple[bytes, int], value: Any, error: str | None) -> None:
+        self._answer(*asker, value, error)
+
     def _do(self, identity: bytes, number: int, request: control.Request) -> tuple[bool, Any]:
         """(whether the answer is known, the answer)"""
         controller = self._controller
@@ -220,10 +204,12 @@ class Requests:
             case control.GetPlaces():
                 return True, self._places(request)
             case control.IsCommitting():
-                last = self._job(request.job).commits.get((request.source, request.query))
-                return True, last is not None and last.batch == request.batch
+                self.commits.is_committing((identity, number), self._job(request.job), request)
+                return False, None
             case control.ReleaseBatch():
-                self._release(identity, number, request)
+                job = self._live(request.job)
+                self._check_source(job, request.source)
+                self.commits.release((identity, number), job, request)
                 return False, None
 
     def look(self, now: float, *, is_last: bool = False) -> None:
@@ -242,13 +228,8 @@ class Requests:
             why = self._controller.snapshots.savepoints.give_up(saving.job, saving.wanted)
             took = f"the savepoint of job '{saving.job.name}' was not complete after {saving.wait_s:g} s"
             self._answer(saving.identity, saving.number, None, f"{took}: {why}; the job goes on.")
-
         self._look_at_fresh(now, is_last=is_last)
-        for request, releasing in list(self._releasing.items()):
-            if now >= releasing.until_s or is_last:
-                del self._releasing[request]
-                error = "a worker does not confirm the commit; the job may have failed."
-                self._answer(releasing.identity, releasing.number, None, error)
+        self.commits.look(now, is_last=is_last)
 
     # --- jobs ----------------------------------------------------------------------------------------------------------
 
@@ -366,75 +347,15 @@ class Requests:
                 )
             source = names[0]
         self._check_source(job, source)
+        count, schema = job.manifest.pushed[source]
+        is_kept = job.decisions is not None
+        if job.state in ("waiting", "starting") and is_kept:
+            return control.SourcePlaces(job.id, source, schema, (), job.run, is_kept)
         if job.state in ("waiting", "starting"):
             raise ControlError(f"job '{job.name}' is starting; try again in a moment.")
-        count, schema = job.manifest.pushed[source]
         splits = []
         for split in range(count):
             slot = self._controller.slots[job.places[source, split]]
             assert slot.hello is not None
             splits.append(control.SplitPlace(split, slot.worker, slot.incarnation, slot.hello.ingest, slot.hello.key))
-        return control.SourcePlaces(job.id, source, schema, tuple(splits))
-
-    def _release(self, identity: bytes, number: int, request: control.ReleaseBatch) -> None:
-        job = self._live(request.job)
-        self._check_source(job, request.source)
-        commit = self._commit(job, request)
-        by_worker: dict[int, list[tuple[int, str]]] = {}
-        for attempt in () if commit.is_done else commit.attempts:
-            slot = self._controller.slots.get(attempt.worker)
-            if slot is None or slot.incarnation != attempt.incarnation:
-                raise ControlError("a worker that rows were brought to is gone; the job cannot go on.")
-            by_worker.setdefault(attempt.worker, []).append((attempt.split, attempt.attempt))
-        if not by_worker:
-            self._answer(identity, number, "released")
-            return
-        self._last_release += 1
-        until = time.monotonic() + _RELEASE_S
-        key = (job.id, request.source, request.query)
-        self._releasing[self._last_release] = _Releasing(identity, number, set(by_worker), until, key, commit)
-        for worker, attempts in by_worker.items():
-            order = control.Release(
-                self._last_release, job.run, request.source, request.query, request.batch, tuple(attempts)
-            )
-            self._controller.order(worker, order)
-
-    def _commit(self, job: JobRecord, request: control.ReleaseBatch) -> BatchCommit:
-        """The commit of a micro-batch. One that was begun before, perhaps at some workers only, is resumed."""
-        key = (request.source, request.query)
-        last = job.commits.get(key)
-        if last is not None and request.batch == last.batch:
-            return last
-        if last is not None and request.batch < last.batch:
-            return BatchCommit(request.batch, (), is_done=True)
-        commit = job.commits[key] = BatchCommit(request.batch, request.attempts)
-        if len(job.commits) > _QUERIES_REMEMBERED:
-            del job.commits[next(iter(job.commits))]
-        return commit
-
-    def _forget_commit(self, releasing: _Releasing) -> None:
-        """A commit that failed before anything was released: a replay may bring other attempts."""
-        name, source, query = releasing.key
-        job = self._controller.jobs.get(name)
-        if job is not None and not releasing.commit.has_begun and job.commits.get((source, query)) is releasing.commit:
-            del job.commits[source, query]
-
-    def released(self, worker: int, record: control.Released) -> None:
-        """A worker confirms a commit, or says why not."""
-        releasing = self._releasing.get(record.request)
-        if releasing is None or worker not in releasing.missing:
-            return
-        releasing.outcomes.append(cut_text(record.outcome, ERROR_CHARACTERS_MOST))
-        releasing.missing.remove(worker)
-        if releasing.missing:
-            return
-        del self._releasing[record.request]
-        releasing.commit.has_begun |= any(outcome in ("released", "known") for outcome in releasing.outcomes)
-        wrong = [outcome for outcome in releasing.outcomes if outcome not in ("released", "known", "full")]
-        if wrong:
-            self._forget_commit(releasing)
-            self._answer(releasing.identity, releasing.number, None, wrong[0])
-        else:
-            outcome = "full" if "full" in releasing.outcomes else "released"
-            releasing.commit.is_done = outcome == "released"
-            self._answer(releasing.identity, releasing.number, outcome)
+        return control.SourcePlaces(job.id, source, schema, tuple(splits), job.run, is_kept)

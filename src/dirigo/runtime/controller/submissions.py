@@ -89,15 +89,23 @@ class Submissions:
                     "or submit the job without snapshots_every."
                 )
             return None
-        if not request.manifest.not_replayable:
+        if request.manifest.not_replayable:
+            names = ", ".join(request.manifest.not_replayable)
+            why, instead = f"source '{names}' cannot go back to an earlier position", "use a source that can"
+        elif (problem := self._controller.recovery.prepare_rows(job)) is not None:
+            names = ", ".join(request.manifest.pushed)
+            why, instead = (
+                f"rows of source '{names}' cannot be kept {problem}",
+                "let the cluster have another folder for them",
+            )
+        else:
             return every_s or self._every_s_default
-        names = ", ".join(request.manifest.not_replayable)
         if every_s is not None:
             raise ControlError(
-                f"no snapshots can be taken of job '{job.name}', because its source '{names}' cannot go back to an earlier "
-                "position; use a source that can, or submit the job without snapshots_every."
+                f"no snapshots can be taken of job '{job.name}', because its {why}; {instead}, or submit the job without "
+                "snapshots_every."
             )
-        job.no_snapshots = f"no snapshots are taken, because the source '{names}' cannot go back to an earlier position"
+        job.no_snapshots = f"no snapshots are taken, because the {why}"
         return None
 
     def adopt(self, job: JobRecord) -> None:

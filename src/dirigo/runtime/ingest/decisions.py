@@ -17,6 +17,7 @@ import msgspec
 from dirigo.runtime.results.log.files import make_folder, replace_file, sync_folder
 
 _SUFFIX: Final = ".decision"
+_QUERIES_REMEMBERED: Final = 4096  # as many as a split does
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -29,7 +30,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Decisions:
-    """Those of one job, in a folder of their own. Used by one thread."""
+    """Those of one job, in a folder of their own. Used by one thread, but for ``all``."""
 
     def __init__(self, folder: Path) -> None:
         """Raises ``OSError`` if the folder cannot be used, and ``ValueError`` if what is in it was not written by this."""
@@ -37,6 +38,9 @@ class Decisions:
         make_folder(folder)
         found = [msgspec.json.decode(path.read_bytes(), type=Decision) for path in sorted(folder.glob(f"[!.]*{_SUFFIX}"))]
         self._last = {(each.source, each.query): each for each in found}
+
+    def last(self, source: str, query: str) -> Decision | None:
+        return self._last.get((source, query))
 
     def all(self) -> list[Decision]:
         """After a loss, each of them has to be carried out again. Splits that have released it say so."""
@@ -53,7 +57,12 @@ class Decisions:
         decision = Decision(source, query, batch, tuple(attempts))
         replace_file(self._file(source, query), msgspec.json.encode(decision))
         sync_folder(self._folder)
+        self._last.pop((source, query), None)
         self._last[source, query] = decision
+        if len(self._last) > _QUERIES_REMEMBERED:
+            oldest = next(iter(self._last))
+            self._file(*oldest).unlink(missing_ok=True)
+            del self._last[oldest]
         return decision
 
     def forget(self, decision: Decision) -> None:

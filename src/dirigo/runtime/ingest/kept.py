@@ -19,10 +19,13 @@ import msgspec
 
 from dirigo.runtime.ingest.pusher import Arrival
 from dirigo.runtime.results.log.files import make_folder, replace_file, sync_folder
+from dirigo.runtime.snapshots.local_place import LocalPlace
+from dirigo.runtime.snapshots.places import Place
 
+_FOLDER: Final = "rows"
 ATTEMPT_SUFFIX: Final = ".arrow"
 _RELEASE_SUFFIX: Final = ".release"
-_COVERED: Final = "covered.json"
+_COVERED_SUFFIX: Final = ".covered"
 _OWNER: Final = "owner"
 _SEAL_LENGTH: Final = struct.Struct("<I")
 _SEAL_MARK: Final = b"dirigo-sealed\n"  # at the very end of a file whose attempt is complete
@@ -83,6 +86,11 @@ class NotOursError(OSError):
         super().__init__("a later generation of the job reads the split now")
 
 
+def rows_folder(place: Place) -> Path | None:
+    """Where rows are kept that are pushed into the job with this folder of snapshots; None if they cannot be."""
+    return place.path / _FOLDER if isinstance(place, LocalPlace) else None
+
+
 class KeptFiles:
     """The folder of one split, which has one owner at a time. Its releases are numbered from 1 on."""
 
@@ -138,6 +146,13 @@ class KeptFiles:
                 found.append((path, seal))
         return found
 
+    def seal_of(self, attempt: str) -> Seal | None:
+        """Of an attempt that is complete, whoever wrote it; None of others."""
+        try:
+            return _seal_of(self.path_of(attempt))
+        except FileNotFoundError:
+            return None
+
     def release(self, release: KeptRelease) -> int:
         """Have a release on disk; returns its number. It is there as a whole or not at all."""
         if self._current_owner() != self._owner:
@@ -167,7 +182,8 @@ class KeptFiles:
         """A committed snapshot covers the releases before this one: they will not be read again."""
         if first <= self.first:
             return
-        replace_file(self.folder / _COVERED, msgspec.json.encode(_Covered(first, self.last)))
+        # By its number: whoever had the split before, and hears late of its snapshot, writes over nothing that is newer.
+        replace_file(self.folder / f"{first:012d}{_COVERED_SUFFIX}", msgspec.json.encode(_Covered(first, self.last)))
         sync_folder(self.folder)
         self.first = first
         self._remove_covered()
@@ -177,6 +193,8 @@ class KeptFiles:
             for piece in self.releases.pop(number).pieces:
                 (self.folder / piece.file).unlink(missing_ok=True)
             self._record(number).unlink(missing_ok=True)
+        for path in self._covered_files()[:-1]:
+            path.unlink(missing_ok=True)
 
     def _record(self, number: int) -> Path:
         return self.folder / f"{number:012d}{_RELEASE_SUFFIX}"
@@ -188,11 +206,12 @@ class KeptFiles:
             return (-1, -1)
         return generation, placement
 
+    def _covered_files(self) -> list[Path]:
+        return sorted(self.folder.glob(f"[!.]*{_COVERED_SUFFIX}"))
+
     def _covered(self) -> _Covered:
-        try:
-            return msgspec.json.decode((self.folder / _COVERED).read_bytes(), type=_Covered)
-        except FileNotFoundError:
-            return _Covered(1, {})
+        files = self._covered_files()
+        return msgspec.json.decode(files[-1].read_bytes(), type=_Covered) if files else _Covered(1, {})
 
 
 def _seal_of(path: Path) -> Seal | None:

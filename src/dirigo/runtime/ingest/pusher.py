@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Protocol
 
@@ -62,10 +62,15 @@ class StagingAck(msgspec.Struct, frozen=True, array_like=True):
     newest_ms: int | None = None
     oldest_ms: int | None = None
     is_missing: bool = False  # one that was not due has come: those after this number are wanted again
+    has_moved: bool = False  # the error is that another worker takes them in, or soon will
 
 
 class PushError(DirigoError):
     """Rows could not be brought to their worker. The message is one sentence that says what to do."""
+
+
+class MovedError(PushError):
+    """The rows of the split are taken in elsewhere by now, or will soon be."""
 
 
 class ClientKeys(Protocol):
@@ -78,8 +83,15 @@ class Pusher:
     """Brings the rows of one attempt to one split. Used by one thread, as a context; left by an exception, it drops them."""
 
     def __init__(
-        self, places: SourcePlaces, place: SplitPlace, keys: ClientKeys, *, patience_s: float = _PATIENCE_S
+        self,
+        places: SourcePlaces,
+        place: SplitPlace,
+        keys: ClientKeys,
+        *,
+        patience_s: float = _PATIENCE_S,
+        has_moved: Callable[[], bool] | None = None,
     ) -> None:
+        """``has_moved``: asked when the worker is silent, whether the split is elsewhere by now."""
         self.attempt = str(uuid.uuid4())
         self.rows = 0
         self.newest_ms: int | None = None  # known when finished
@@ -87,6 +99,7 @@ class Pusher:
         self._places = places
         self._place = place
         self._patience_s = patience_s
+        self._has_moved = has_moved
         self._frames: list[memoryview] = []
         self._bytes = 0
         self._pushes = 0
@@ -98,7 +111,8 @@ class Pusher:
             self._socket = self._context.socket(zmq.DEALER)
             self._socket.linger = 0
             # Without a connection, as after one that was refused, there is nowhere to put a message: sending waits as well.
-            self._socket.sndtimeo = int(patience_s * 1000)
+            send_s = patience_s if has_moved is None else min(patience_s, RESEND_AFTER_S)
+            self._socket.sndtimeo = int(send_s * 1000)
             keys.secure_client(self._socket, place.key)
             self._socket.connect(place.endpoint)
         except BaseException:
@@ -128,7 +142,9 @@ class Pusher:
         """Tell the worker that these attempts will not be released. Best effort: it forgets them by age anyway."""
         places = self._places
         for attempt in attempts:
-            header = StagingHeader(places.job, places.source, self._place.split, attempt, 0, last=True, is_dropped=True)
+            header = StagingHeader(
+                places.run or places.job, places.source, self._place.split, attempt, 0, last=True, is_dropped=True
+            )
             self._socket.send_multipart([STAGE, msgspec.msgpack.encode(header)], zmq.NOBLOCK)
         self._socket.linger = _FAREWELL_MS
 
@@ -153,7 +169,7 @@ class Pusher:
             self._await_acknowledgment()
         places, split = self._places, self._place.split
         header = StagingHeader(
-            places.job, places.source, split, self.attempt, self._pushes, is_last, reached_ms, arrival=arrival
+            places.run or places.job, places.source, split, self.attempt, self._pushes, is_last, reached_ms, arrival=arrival
         )
         self._pushes += 1
         frames = cut([STAGE, msgspec.msgpack.encode(header), *self._frames])
@@ -163,12 +179,21 @@ class Pusher:
         self._offer()
 
     def _offer(self) -> None:
+        until = time.monotonic() + self._patience_s
         for parcel in self._sending.unsent():
-            try:
-                self._socket.send_multipart(parcel.frames)
-            except zmq.Again:
-                raise self._impatience() from None
+            while True:
+                try:
+                    self._socket.send_multipart(parcel.frames)
+                    break
+                except zmq.Again:
+                    if time.monotonic() >= until or self._has_moved is None:
+                        raise self._impatience() from None
+                    self._look_whether_moved()
             self._sending.next_unsent = parcel.number + 1
+
+    def _look_whether_moved(self) -> None:
+        if self._has_moved is not None and self._has_moved():
+            raise MovedError(f"Worker {self._place.worker} takes in no rows of split {self._place.split} any more.")
 
     def _await_acknowledgment(self) -> None:
         """Until one comes. Whatever may have got lost meanwhile is sent again."""
@@ -177,6 +202,7 @@ class Pusher:
         while not self._socket.poll(int(min(RESEND_AFTER_S, self._patience_s) * 1000)):
             if time.monotonic() >= until:
                 raise self._impatience()
+            self._look_whether_moved()
             in_vain += 1
             if in_vain % _IN_VAIN_MOST == 0:
                 connect_again(self._socket, self._place.endpoint)
@@ -187,7 +213,7 @@ class Pusher:
         if kind != STAGED or ack.attempt != self.attempt:
             return
         if ack.error is not None:
-            raise PushError(ack.error)
+            raise MovedError(ack.error) if ack.has_moved else PushError(ack.error)
         self._sending.acknowledge(ack.number + 1, time.monotonic())
         if ack.newest_ms is not None:
             self.newest_ms, self.oldest_ms = ack.newest_ms, ack.oldest_ms

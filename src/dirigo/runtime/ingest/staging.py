@@ -23,7 +23,7 @@ from dirigo.errors import DirigoError
 from dirigo.flow.event_time.time_column import TimeColumn
 from dirigo.flow.sources.pushed import ReleasedRows
 from dirigo.flow.sources.reader import newest_of
-from dirigo.runtime.ingest.kept import Commit, KeptFiles, KeptRelease, Owner, Piece, Seal
+from dirigo.runtime.ingest.kept import Commit, KeptFiles, KeptRelease, NotOursError, Owner, Piece, Seal
 from dirigo.runtime.ingest.pusher import Arrival, StagingAck, StagingHeader
 
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -37,6 +37,10 @@ Frame = bytes | memoryview
 
 class StagingError(DirigoError):
     """Rows cannot be staged or released. The message is one sentence; nothing that was staged before is lost by it."""
+
+
+class StagingMovedError(StagingError):
+    """Another worker takes in the rows of the split by now."""
 
 
 @dataclass
@@ -139,7 +143,7 @@ class Staging:
                 return StagingAck(attempt, number)
             return StagingAck(attempt, number, newest_ms=sealed.newest_ms, oldest_ms=sealed.oldest_ms)
         except StagingError as error:
-            return StagingAck(attempt, header.number, str(error))
+            return StagingAck(attempt, header.number, str(error), has_moved=isinstance(error, StagingMovedError))
 
     def stage(self, attempt: str, frames: Sequence[Frame]) -> None:
         """Write record batch messages to the attempt's file."""
@@ -189,7 +193,7 @@ class Staging:
 
     def release(self, query: str, batch: int, attempts: Sequence[str]) -> bool:
         """Put what the winners of a micro-batch staged into the queue. False: it was there before, and they are dropped."""
-        if self._is_known(query, batch):
+        if self.has_released(query, batch):
             self.drop(attempts)
             return False
         names = list(dict.fromkeys(attempts))
@@ -231,39 +235,55 @@ class Staging:
         """Go on with what others have staged and released."""
         self._last.update(kept.last)
         for path, seal in kept.sealed():
-            self._sealed[seal.attempt] = _Attempt(
-                path,
-                self._clock(),
-                seal.pushes,
-                seal.rows,
-                seal.size,
-                seal.newest_ms,
-                seal.oldest_ms,
-                seal.reached_ms,
-                seal.arrival,
-            )
+            self._sealed[seal.attempt] = self._attempt_of(path, seal)
         for number, release in kept.releases.items():
             self._queue(release, number)
 
-    def forget_before(self, position: Sequence[int]) -> None:
-        """A snapshot with this position of the split was committed: what lies before it is not read again."""
+    def _attempt_of(self, path: Path, seal: Seal) -> _Attempt:
+        """One that somebody has brought to its end."""
+        return _Attempt(
+            path,
+            self._clock(),
+            seal.pushes,
+            seal.rows,
+            seal.size,
+            seal.newest_ms,
+            seal.oldest_ms,
+            seal.reached_ms,
+            seal.arrival,
+        )
+
+    def forget_before(self, number: int) -> None:
+        """A snapshot was committed that goes on with this release, or amid it: those before it are not read again."""
         if self._kept is not None:
             try:
-                self._kept.forget_before(position[0])
+                self._kept.forget_before(number)
             except OSError as error:
                 raise self._disk_error(error) from None
 
     def check(self, query: str, batch: int, attempts: Sequence[str]) -> None:
         """Whether these attempts can be released, all of them; or they were before."""
-        if self._is_known(query, batch):
+        if self.has_released(query, batch):
             return
         for attempt in attempts:
-            if attempt not in self._sealed:
+            if attempt not in self._sealed and not self._find(attempt):
                 raise self._unknown(attempt)
         if self._has_ended:
             raise StagingError("The source has ended and takes no more rows; submit the job again.")
 
-    def _is_known(self, query: str, batch: int) -> bool:
+    def _find(self, attempt: str) -> bool:
+        """Whether an attempt is there that was complete only when this reader had taken the split over."""
+        try:
+            seal = None if self._kept is None else self._kept.seal_of(attempt)
+        except OSError as error:
+            raise self._disk_error(error) from None
+        if self._kept is None or seal is None:
+            return False
+        self._sealed[attempt] = self._attempt_of(self._kept.path_of(attempt), seal)
+        return True
+
+    def has_released(self, query: str, batch: int) -> bool:
+        """Whether a micro-batch is in the queue, or was."""
         last = self._last.get(query)
         return last is not None and batch <= last.batch
 
@@ -423,6 +443,8 @@ class Staging:
             staged.oldest_ms = oldest if staged.oldest_ms is None else min(staged.oldest_ms, oldest)
 
     def _disk_error(self, error: OSError | msgspec.MsgspecError) -> StagingError:
+        if isinstance(error, NotOursError):
+            return StagingMovedError(f"This worker does not take in rows for {self.folder}: {error}; run the query again.")
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         return StagingError(
             f"A worker cannot stage rows in {self.folder}: {reason}; free space there and run the query again."

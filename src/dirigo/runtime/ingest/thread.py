@@ -61,7 +61,8 @@ class IngestThread:
     def _stage(self, header: StagingHeader, frames: list[bytes]) -> StagingAck:
         job = self._find(header.job)
         if job is None:
-            return StagingAck(header.attempt, header.number, "the job has ended, so its source takes no more rows.")
+            gone = "the job has ended, so its source takes no more rows."
+            return StagingAck(header.attempt, header.number, gone, has_moved=True)
         try:
             return job.stage(header, frames)
         except Exception as error:  # the task has to know, whatever it is

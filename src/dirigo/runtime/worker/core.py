@@ -41,6 +41,7 @@ from dirigo.kernel import (
 from dirigo.kernel.interface.message import Lane
 from dirigo.runtime import control
 from dirigo.runtime.failures import cut_failure
+from dirigo.runtime.ingest.keeping import RowKeeping
 from dirigo.runtime.results.sink import LogSink
 from dirigo.runtime.transport.authenticator import Refusals
 from dirigo.runtime.transport.payload import PackedPayload, Schemas
@@ -98,6 +99,7 @@ class WorkerCore:
         self.cuts: deque[tuple[InstalledJob, SourceReader, int]] = deque()  # sources to capture, each for a snapshot
         self.commits: deque[tuple[InstalledJob, int]] = deque()  # jobs whose sinks have to commit a snapshot
         self.snapshots = SnapshotWriting(self.report)
+        self.rows = RowKeeping()
         self.is_stopping = False
         self.is_idle = False  # the worker thread waits
         self.busy_s = 0.0
@@ -430,6 +432,7 @@ class WorkerCore:
         for name in list(self.jobs):
             self.remove(name)
         self.snapshots.stop()
+        self.rows.stop()
         self.peers.close()
         self.signal.close()
 

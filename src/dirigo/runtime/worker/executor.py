@@ -345,6 +345,7 @@ class Executor:
                 core.fail(job.id, *failure)
                 return
             assert captured is not None
+            job.note_captured(number, reader, captured.position)
             core.snapshots.put(SourceCapture(job, number, reader.address, captured))
             if number == job.stops_at:
                 job.held.add(reader.address)
@@ -364,6 +365,8 @@ class Executor:
     def _commit(self, job: InstalledJob, number: int) -> None:
         core = self._core
         failure = self._explained(job.id, lambda: job.commit(number))
+        if job.keeps_rows:
+            core.rows.put(job.covered_rows(number))
         with core.lock:
             if core.jobs.get(job.id) is not job:
                 return

@@ -25,7 +25,6 @@ from dirigo.kernel.worker_loads import TELL_EVERY_S
 from dirigo.runtime import control
 from dirigo.runtime.failures import TRACE_CHARACTERS_MOST
 from dirigo.runtime.folders import show_life
-from dirigo.runtime.ingest.staging import StagingError
 from dirigo.runtime.results.poster import LogPosting
 from dirigo.runtime.transport.authenticator import Authenticator
 from dirigo.runtime.transport.peers import CONTROL, DATA
@@ -259,7 +258,7 @@ class Fetcher:
             case control.Helpers():
                 self._change(order.job, lambda job: self._set_helpers(job, order))
             case control.DrainJob():
-                self._change(order.job, lambda job: job.end_source(order.source))
+                self._in_turn(order.job, lambda: self._change(order.job, lambda job: job.end_source(order.source)))
             case control.Remove():
                 self._remove(order)
             case control.TakeSnapshot():
@@ -269,7 +268,7 @@ class Fetcher:
             case control.CommitSnapshot():
                 self._change(order.job, lambda job: core.commits.append((job, order.number)))
             case control.Release():
-                core.report(control.Released(order.request, self._release(order)))
+                self._in_turn(order.job, lambda: core.report(self._release(order)))
             case control.Stop():
                 self._is_done = True
             case control.Pulse():
@@ -282,6 +281,15 @@ class Fetcher:
                 change(job)
                 if self._core.is_idle:
                     self._core.wake_worker()
+
+    def _in_turn(self, name: str, work: Callable[[], None]) -> None:
+        """Do it now; or after what was asked for before, where that has to wait for a disk."""
+        with self._core.lock:
+            job = self._core.jobs.get(name)
+        if job is not None and job.keeps_rows:
+            self._core.rows.put(work)
+        else:
+            work()
 
     def _start(self, job: InstalledJob, order: control.Start) -> None:
         self._set_helpers(job, order)
@@ -322,17 +330,17 @@ class Fetcher:
             self._beat_s = 0.0  # the controller hears of it first, and places no job here meanwhile
         self._core.report(control.Removed(name, figures))
 
-    def _release(self, order: control.Release) -> str:
+    def _release(self, order: control.Release) -> control.Released:
         with self._core.lock:
             job = self._core.jobs.get(order.job)
         if job is None:
-            return "the job has ended"
+            return control.Released(order.request, "gone")
         try:
-            return job.release(order.source, order.query, order.batch, order.attempts)
-        except StagingError as error:
-            return str(error)
+            return job.release(order)
         except Exception as error:
-            return f"the worker cannot release rows: {type(error).__name__}: {error}"
+            # Nobody knows how far it came, so the attempts have to stay.
+            sentence = f"the worker cannot release rows: {type(error).__name__}: {error}"
+            return control.Released(order.request, sentence, has_begun=True)
 
 
 def _resident_bytes() -> int:

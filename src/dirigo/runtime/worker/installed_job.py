@@ -29,10 +29,11 @@ from dirigo.kernel import (
     operator_of,
 )
 from dirigo.runtime.client.shipment import unship
-from dirigo.runtime.control import Beginning, Install, JobFigures
+from dirigo.runtime.control import Beginning, Install, JobFigures, Release, Released
 from dirigo.runtime.generations import generation_of, job_of_run
+from dirigo.runtime.ingest.kept import rows_folder
 from dirigo.runtime.ingest.pusher import StagingAck, StagingHeader
-from dirigo.runtime.ingest.staging import Staging
+from dirigo.runtime.ingest.staging import Staging, StagingError
 from dirigo.runtime.results.sink import LogSink
 from dirigo.runtime.snapshots.blobs import BlobRef
 from dirigo.runtime.snapshots.codec import decode
@@ -110,6 +111,8 @@ class InstalledJob:
         self.budget = Budget(install.budget_bytes, self.source_workers - {worker})
         self.sources: dict[Address, SourceActor] = {}
         self.staging: dict[tuple[str, int], Staging] = {}  # (source, split) -> where rows from outside wait
+        self.keeps_rows = False  # what was staged outlives this process
+        self._covered: dict[int, dict[tuple[str, int], int]] = {}  # by snapshot: which release each split goes on with
         self._staging_lock = Lock()  # rows come in on one thread, and are released on another
         here = {reader.address for reader in job.readers if job.homes[reader.address] == worker}
         self.readers = job.plan.open_splits(here)  # those that are read here
@@ -118,6 +121,9 @@ class InstalledJob:
             job.hold_back_sinks(generation_of(install.job))
             if install.restore and worker in install.workers:  # who only helps needs nothing of what may be gone by now
                 self._restore(self.store, install.restore, worker)
+            elif self.keeps_rows and not install.restore:
+                for staging in self.staging.values():
+                    staging.seek(1)  # all that was ever released has to be there
         if install.beginning is not None and not install.restore and worker in install.workers:
             self._begin_with(install.beginning, worker)
         self.active = [reader for reader in self.readers if not reader.has_ended]
@@ -140,9 +146,13 @@ class InstalledJob:
             if isinstance(reader.source, PushedSource):
                 assert isinstance(reader.split, PushedSplit)
                 operator_name, split = operator_of(reader.target), partition_of(reader.target)
-                place = folder / f"{operator_name}-{split}"
-                staging = self.staging[operator_name, split] = Staging(place, reader.source.schema, time=reader.source.time)
+                kept = None if self.store is None else rows_folder(self.store.place)
+                place = (kept or folder) / f"{operator_name}-{split}"
+                owner = None if kept is None else (generation_of(self.id), 0)
+                staging = Staging(place, reader.source.schema, time=reader.source.time, owner=owner)
+                self.staging[operator_name, split] = staging
                 reader.split.attach(staging)
+                self.keeps_rows = kept is not None
 
     def _post(self, post_result: PostResult, sink: str) -> Callable[[int, pa.RecordBatch | None], None]:
         return lambda partition, rows: post_result(self.id, sink, partition, rows)
@@ -316,19 +326,46 @@ class InstalledJob:
         with self._staging_lock:
             return staging.receive(header, frames)
 
-    def release(self, source: str, query: str, batch: int, attempts: Sequence[tuple[int, str]]) -> str:
+    def release(self, order: Release) -> Released:
         """A commit: "released", "known" if it was before, or "full" while what was released earlier is still being read."""
+        query, batch = order.query, order.batch
         by_split: dict[int, list[str]] = {}
-        for split, attempt in attempts:
+        for split, attempt in order.attempts:
             by_split.setdefault(split, []).append(attempt)
         with self._staging_lock:
-            places = {split: self.staging[source, split] for split in by_split}
-            if any(place.queued_bytes() > self.budget.limit for place in places.values()):
-                return "full"
-            for split, its in by_split.items():  # all of them or none
-                places[split].check(query, batch, its)
-            fresh = [places[split].release(query, batch, its) for split, its in by_split.items()]
-        return "released" if any(fresh) else "known"
+            places = {split: self.staging[order.source, split] for split in by_split}
+            try:
+                if not order.whole and any(place.queued_bytes() > self.budget.limit for place in places.values()):
+                    outcome = "full"
+                else:
+                    for split, its in by_split.items():  # all of them or none, but for a disk that is full
+                        places[split].check(query, batch, its)
+                    fresh = [places[split].release(query, batch, its) for split, its in by_split.items()]
+                    outcome = "released" if any(fresh) else "known"
+            except StagingError as error:
+                outcome = str(error)
+            has_begun = any(place.has_released(query, batch) for place in places.values())
+        return Released(order.request, outcome, has_begun)
+
+    def note_captured(self, number: int, reader: SourceReader, position: Any) -> None:
+        """A snapshot that is under way goes on from this position of a source."""
+        staging = self.staging.get((operator_of(reader.target), partition_of(reader.target)))
+        first = staging.next_number if staging is not None else None
+        if first is not None:
+            place = operator_of(reader.target), partition_of(reader.target)
+            self._covered.setdefault(number, {})[place] = first if position is None else position[0]
+
+    def covered_rows(self, number: int) -> Callable[[], None]:
+        """A snapshot was committed, so rows before it are not read again: what is to be done on the disk."""
+        covered = self._covered.get(number, {})
+        self._covered = {each: firsts for each, firsts in self._covered.items() if each > number}
+
+        def forget() -> None:
+            for place, first in covered.items():
+                with self._staging_lock:
+                    self.staging[place].forget_before(first)
+
+        return forget
 
     def refresh(self) -> None:
         """Bring figures up to date that are not kept all the time."""

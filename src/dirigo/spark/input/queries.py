@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from contextlib import suppress
@@ -12,8 +13,10 @@ from dirigo.runtime.client.client import Client
 from dirigo.runtime.client.job import Job
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.threads import ServiceThread
+from dirigo.spark.failures import is_spark_gone
 from dirigo.spark.input.source import SparkQuery, SparkSource, reason_of
 
+_log = logging.getLogger(__name__)
 _TRIES = 3
 _LOOK_S = 0.02
 _POLL_S = 0.5
@@ -73,10 +76,12 @@ class Feeding:
             if not self._is_stopping.is_set():  # or the cluster goes, and the job with it
                 self._tell_failure(job, f"the query of source '{name}' was given up: {error}")
         except Exception as error:  # whatever Spark raises at the start of a query
-            self._tell_failure(job, f"the query of source '{name}' cannot start: {reason_of(str(error))}")
+            if not (is_spark_gone(error) and self._is_kept(job, name)):
+                self._tell_failure(job, f"the query of source '{name}' cannot start: {reason_of(str(error))}")
         finally:
             if query is not None:
-                query.stop()
+                with suppress(Exception):  # if Spark is gone, so is the query
+                    query.stop()
                 with self._lock, suppress(KeyError, ValueError):
                     self._queries[job.id].remove(query)
             self._client.close_thread()
@@ -106,11 +111,28 @@ class Feeding:
                 return
 
     def _tell_end(self, job: Job, name: str, query: SparkQuery) -> None:
-        state = job.status().state
-        if state == "running" and query.error is not None:
-            self._tell_failure(job, f"the query of source '{name}' failed: {query.error}")
-        elif state == "running":
+        error = query.error
+        if job.status().state not in ("running", "recovering"):
+            return
+        if error is not None:
+            self._tell_failure(job, f"the query of source '{name}' failed: {error}")
+        else:
             self._client.end_sources(job.id, name)
+
+    def _is_kept(self, job: Job, name: str) -> bool:
+        """Whether a job goes on without the Spark of its query: what it had taken in is kept, and another one may go on."""
+        try:
+            is_kept = self._client.source_places(job.id, name).is_kept
+        except ControlError:  # it is over
+            return False
+        if is_kept:
+            _log.warning(
+                "Spark is gone, and with it the query of source '%s' of job %s; the job waits for another query, with the "
+                "same checkpoint, or for its end by drain().",
+                name,
+                job.id,
+            )
+        return is_kept
 
     def _take_leave(self, job: Job, name: str, source: SparkSource, query: SparkQuery | None) -> None:
         """A stream may end anywhere. Of other rows the job has all or fails: a part of them is no result."""

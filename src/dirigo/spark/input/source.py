@@ -17,6 +17,7 @@ from dirigo.flow.rows.schema import SchemaLike
 from dirigo.flow.sources.pushed import PushedSource
 from dirigo.runtime.folders import OwnFolder
 from dirigo.runtime.threads import ServiceThread
+from dirigo.spark.failures import is_spark_gone
 from dirigo.spark.hosting import TaggedJobs
 from dirigo.spark.input.columns import source_schema
 from dirigo.spark.sessions import SERVICE
@@ -29,6 +30,7 @@ _INTERRUPTION_S: Final = 0.2
 _LATE_INTERRUPTIONS: Final = 600  # of a query that Spark has not begun with when it is stopped
 _LATE_INTERRUPTION_S: Final = 0.5
 _CALL_FAILED: Final = "An error occurred while calling"  # a first line that tells nothing
+WHOLE: Final = "from_spark"  # what a job calls the rows of a batch DataFrame: they come once, whoever brings them
 _CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
 
 
@@ -122,7 +124,7 @@ class SparkSource(PushedSource):
         if service is not None:
             options[SERVICE] = service
         if not self.is_streaming:
-            return BatchQuery(self._df, options)
+            return BatchQuery(self._df, options | {"query": WHOLE})
         if self._every_ms is not None:
             options["trigger"] = f"{self._every_ms}ms"  # latencies have the wait for the micro-batch in them
         checkpoint = self._checkpoint
@@ -144,7 +146,7 @@ class SparkQuery(ABC):
     @property
     @abstractmethod
     def error(self) -> str | None:
-        """Why it failed, in one sentence; None if it did not."""
+        """Why it failed, in one sentence; None if it did not. Raises what Spark's connection raises if Spark is gone."""
 
     @abstractmethod
     def wait(self, timeout_s: float) -> bool:
@@ -164,6 +166,7 @@ class BatchQuery(SparkQuery):
         self._jobs = TaggedJobs(df.sparkSession)
         self._tag = f"dirigo-{uuid.uuid4()}"
         self._error: str | None = None
+        self._lost: BaseException | None = None  # how it was heard that Spark is gone
         self._is_stopped = False
         self._ends: ServiceThread | None = None
         self._thread = ServiceThread(self._write, name=f"dirigo-write-{options['job']}", on_escape=self._note)
@@ -175,6 +178,8 @@ class BatchQuery(SparkQuery):
 
     @property
     def error(self) -> str | None:
+        if self._lost is not None:
+            raise self._lost
         return self._error
 
     def wait(self, timeout_s: float) -> bool:
@@ -213,6 +218,7 @@ class BatchQuery(SparkQuery):
         except BaseException as error:
             if not self._is_stopped:
                 self._error = reason_of(str(error)) or type(error).__name__
+                self._lost = error if is_spark_gone(error) else None
 
 
 class StreamingQuery(SparkQuery):

@@ -11,6 +11,8 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ from pyspark.sql.types import StructType
 from dirigo.flow.api.duration import positive_milliseconds
 from dirigo.runtime.control import Access, AttemptRef, SourcePlaces
 from dirigo.runtime.ingest.pusher import Arrival, ClientKeys, Pusher, PushError
+from dirigo.spark.input.bringing import Bringing, places_of
 from dirigo.spark.input.columns import Fitting
 
 _ROOM_WAIT_S: Final = 3_600.0  # how long a commit waits for a job that is behind
@@ -32,7 +35,9 @@ class PushClient(Protocol):
 
     def source_places(self, job: str, source: str | None) -> SourcePlaces: ...
 
-    def release(self, job: str, source: str, query: str, batch: int, attempts: list[AttemptRef], wait_s: float) -> None: ...
+    def release(
+        self, job: str, source: str, query: str, batch: int, attempts: list[AttemptRef], wait_s: float
+    ) -> bool | None: ...
 
     def is_committing(self, job: str, source: str, query: str, batch: int) -> bool: ...
 
@@ -70,8 +75,7 @@ class _Writing:
         self._began_ms = int(time.time() * 1000)
         trigger = options.get("trigger")
         self._every_ms = 0 if trigger is None else positive_milliseconds(trigger, "the option trigger")
-        with contextlib.closing(_connect(access)) as client:
-            self._places = client.source_places(job, options.get("source"))
+        self._places = places_of(partial(_connect, access), job, options.get("source"))
         wanted = pa.ipc.read_schema(pa.py_buffer(self._places.schema))
         self._fitting = Fitting(schema, wanted, f"Source '{self._places.source}' of job '{job}'")
 
@@ -79,16 +83,15 @@ class _Writing:
         """In a task: bring its rows to the split of its partition."""
         task = TaskContext.get()
         assert task is not None
-        splits = self._places.splits
         first = next((batch for batch in iterator if batch.num_rows), None)
         if first is None:
             return Staged(query)
-        with Pusher(self._places, splits[task.partitionId() % len(splits)], _keys_of(self._access)) as pusher:
-            pusher.push(self._fitting.fit(first))
-            for batch in iterator:
-                pusher.push(self._fitting.fit(batch))
-            ref = pusher.finish()
-            return Staged(query, ref, pusher.newest_ms, pusher.oldest_ms, self._began_ms)
+        split = task.partitionId() % len(self._places.splits)
+        brought = self._bringing().bring(split, map(self._fitting.fit, chain((first,), iterator)))
+        return Staged(query, brought.ref, brought.newest_ms, brought.oldest_ms, self._began_ms)
+
+    def _bringing(self) -> Bringing:
+        return Bringing(self._places, _keys_of(self._access), partial(_connect, self._access))
 
     def _release(self, messages: Sequence[Staged | None], batch: int) -> None:
         """At the commit: the rows of all winners go into the source."""
@@ -102,22 +105,23 @@ class _Writing:
         refs = [message.ref for message in staged if message.ref is not None]
         refs += self._tell_every_split(reached, self._arrival(staged))
         with contextlib.closing(_connect(self._access)) as client:
-            client.release(self._places.job, self._places.source, staged[0].query, batch, refs, _ROOM_WAIT_S)
+            is_replay = client.release(self._places.job, self._places.source, staged[0].query, batch, refs, _ROOM_WAIT_S)
+        if is_replay:
+            self._forget_all(refs)
 
     def _arrival(self, staged: Sequence[Staged]) -> Arrival:
         oldest = min((message.oldest_ms for message in staged if message.oldest_ms is not None), default=None)
         return Arrival(min(message.began_ms for message in staged), oldest, self._every_ms)
 
     def _tell_every_split(self, reached_ms: int | None, arrival: Arrival) -> list[AttemptRef]:
-        refs = []
-        for place in self._places.splits:
-            with Pusher(self._places, place, _keys_of(self._access)) as pusher:
-                refs.append(pusher.finish(reached_ms, arrival))
-        return refs
+        bringing = self._bringing()
+        return [bringing.bring(split, (), reached_ms, arrival).ref for split in range(len(self._places.splits))]
 
     def _forget(self, messages: Sequence[Staged | None]) -> None:
         """After a failure, best effort: free the disks of the workers now, not only when the attempts are old."""
-        refs = [message.ref for message in messages if message is not None and message.ref is not None]
+        self._forget_all([message.ref for message in messages if message is not None and message.ref is not None])
+
+    def _forget_all(self, refs: Sequence[AttemptRef]) -> None:
         for place in self._places.splits:
             attempts = [ref.attempt for ref in refs if ref.split == place.split]
             if not attempts:
@@ -127,11 +131,11 @@ class _Writing:
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc]
-    """Writes a batch DataFrame, as one micro-batch of a query of its own."""
+    """Writes a batch DataFrame, as one micro-batch of a query of its own; rows of the same option ``query`` come once."""
 
     def __init__(self, access: object, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(access, options, schema)
-        self._query = str(uuid.uuid4())
+        self._query = options.get("query") or str(uuid.uuid4())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return self._stage(iterator, self._query)
