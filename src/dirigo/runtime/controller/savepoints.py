@@ -50,8 +50,8 @@ class Savepoints:
         if job.manifest.pushed:
             names = ", ".join(job.manifest.pushed)
             raise ControlError(
-                f"no savepoint can be taken of job '{job.name}': its source '{names}' is a DataFrame, and rows that Spark has "
-                "handed over and the job has not read would be in no later job; drain the job, so that it works them off."
+                f"no savepoint can be taken of job '{job.name}': its source '{names}' is a DataFrame, and rows that Spark "
+                "has handed over and the job has not read would be lost; drain the job, so that it works them off."
             )
         wanted = WantedSavepoint(place, tell, snapshots.number, stops)
         snapshots.savepoints.append(wanted)
