@@ -81,8 +81,8 @@ def test_rows_are_there_once_after_ten_kills_of_workers(tmp_path: Path, has_chec
         source = dg.from_spark(numbers, trigger="100ms", checkpoint=checkpoint if has_checkpoint else None)
         job = cluster.submit(counting(tmp_path / "out", source))
         until(lambda: job.status().snapshot, "a snapshot")
-        folders = [checkpoint] if has_checkpoint else list((tmp_path / "checkpoints").iterdir())
-        checkpoint = folders[0]
+        if not has_checkpoint:
+            (checkpoint,) = until(lambda: list((tmp_path / "checkpoints").glob("*")), "the query has begun")
         for number in range(10):
             fed, steady_s = confirmed_by(checkpoint), time.monotonic() + 2.5 * (number % 3 == 2)
             until(lambda: confirmed_by(checkpoint) > fed + 1 and time.monotonic() > steady_s, "the query goes on")  # noqa: B023
