@@ -22,6 +22,7 @@ def test_losses_before_the_beginning_are_forgotten_once_a_job_has_begun() -> Non
         order_all=lambda *_: None,
         take_back=lambda job, _: job.take_back(),
         fail=lambda _, error, __: failures.append(error),
+        requests=SimpleNamespace(commits=SimpleNamespace(go_on=lambda _: None)),
     )
     placement = Placement(cast(Controller, nothing))
     for _ in range(4):  # four recoveries, months apart

@@ -74,7 +74,7 @@ def test_it_goes_on_after_the_loss_of_a_worker(tmp_path: Path, copying: Any) -> 
         told = refusal(lambda: job.stop(savepoint=tmp_path / "savepoint"))
         assert begins.wait(60)
         cluster.kill(1)
-        until(lambda: cluster.worker(1).state != "ready", "the loss is known")
+        until(lambda: job.status().recoveries and job.status().state == "running", "it runs again, whatever is being copied")
         goes_on.set()
         assert "lost a worker while it was being stopped" in told()
         assert job.wait(60).state == "finished"
@@ -111,6 +111,29 @@ def test_it_is_cancelled_meanwhile(tmp_path: Path, copying: Any) -> None:
         goes_on.set()
         assert "is cancelled, and was not stopped; its savepoint is complete" in copied()
         assert job.wait(60).state == "cancelled"
+
+
+def test_other_jobs_do_not_wait_for_a_copy(tmp_path: Path, copying: Any) -> None:
+    begins, goes_on = copying
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=0.1) as cluster:
+        job = submitted(cluster, dg.to_nothing())
+        other = submitted(cluster, dg.to_nothing(), name="other")
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        told = refusal(lambda: job.savepoint(tmp_path / "savepoint"))
+        assert begins.wait(60)
+        for each in (job, other):
+            before = each.status().snapshot
+            until(lambda each=each, before=before: each.status().snapshot != before, "it takes snapshots")  # type: ignore[misc]
+        copied = set(cluster.controller.jobs[job.id].snapshots.copied)  # type: ignore[union-attr]
+        job.cancel()
+        assert job.wait(60).state == "cancelled"
+        goes_on.set()
+        assert told() == ""  # it read a folder that stayed until then
+        assert len(copied) == 1
+        other.cancel()
+        sink = dg.to_memory()
+        assert submitted(cluster, sink, keyed, savepoint=tmp_path / "savepoint").wait(60).state == "finished"
+        assert sink.rows
 
 
 def test_two_savepoints_at_once_are_two_copies(tmp_path: Path) -> None:

@@ -130,13 +130,15 @@ class Controller:
         self.recovery = Recovery(self, snapshots)
         every_s = snapshots_every_s if snapshots is not None else None
         self.submissions = Submissions(self, strategy, every_s)
-        self._side_work = SideWork(self._call, self.mark_failed)
+        self._side_work = SideWork("side work", self._call, self.mark_failed)
+        self._long_work = SideWork("long side work", self._call, self.mark_failed)
         self._thread = ServiceThread(self._run, name="controller", on_escape=self.mark_failed)
 
     def start(self) -> None:
         self.recovery.resume_all()
         self.logs.start()
         self._side_work.start()
+        self._long_work.start()
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
@@ -145,6 +147,7 @@ class Controller:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         self._side_work.stop()
+        self._long_work.stop()
         self.logs.stop()
         self._close()
 
@@ -258,9 +261,9 @@ class Controller:
         self._inbox.put(function)
         self._signal.ring()
 
-    def beside(self, work: Work) -> None:
+    def beside(self, work: Work, *, is_long: bool = False) -> None:
         """Have something done that waits for a disk, and what it returns on the controller's thread."""
-        self._side_work.put(work)
+        (self._long_work if is_long else self._side_work).put(work)
 
     def _take_inbox(self) -> None:
         with suppress(Empty):

@@ -286,7 +286,7 @@ class Recovery:
                 _log.warning("the snapshots of job %s cannot be removed: %s", job.id, error)
             return _nothing
 
-        self._controller.beside(remove)
+        self._controller.beside(remove, is_long=bool(snapshots.copied))  # behind the copies that read it
 
 
 def _stored(job: JobRecord, snapshots: JobSnapshots) -> StoredJob:

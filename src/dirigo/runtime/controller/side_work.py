@@ -13,10 +13,10 @@ Work = Callable[[], Callable[[], None]]  # returns what is then to be done on th
 class SideWork:
     """A thread that works off a queue. ``hand_back`` has something done on the controller's thread."""
 
-    def __init__(self, hand_back: Callable[[Callable[[], None]], None], on_escape: OnEscape) -> None:
+    def __init__(self, name: str, hand_back: Callable[[Callable[[], None]], None], on_escape: OnEscape) -> None:
         self._hand_back = hand_back
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
-        self._thread = ServiceThread(self._run, name="side work", on_escape=on_escape)
+        self._thread = ServiceThread(self._run, name=name, on_escape=on_escape)
 
     def start(self) -> None:
         self._thread.start()

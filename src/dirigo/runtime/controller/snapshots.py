@@ -79,6 +79,7 @@ class JobSnapshots:
     fresh: list[Callable[[int], None]] = field(default_factory=list)  # who waits for one that begins from now on
     not_before_s: float = 0.0  # after one that came to nothing, another is not begun for somebody who waits
     held: dict[int, float] = field(default_factory=dict)  # snapshots that are read -> until when they stay
+    copied: set[int] = field(default_factory=set)  # those of which a savepoint is being made
 
     def plan_first(self, now: float, *, is_back: bool) -> None:
         """A generation begins to run."""
@@ -111,7 +112,7 @@ class JobSnapshots:
     def held_now(self) -> set[int]:
         now = time.monotonic()
         self.held = {number: until_s for number, until_s in self.held.items() if now < until_s}
-        return set(self.held)
+        return self.copied | set(self.held)
 
 
 class Snapshots:
@@ -292,19 +293,11 @@ class Snapshots:
         self._controller.look_for_the_end(job)
 
     def _tidy(self, job: JobRecord, snapshots: JobSnapshots, taking: Taking, manifest: SnapshotManifest) -> None:
-        """Copy what was asked for as a savepoint, and remove snapshots that nobody goes back to."""
+        """Have what was asked for copied as a savepoint, and remove snapshots that nobody goes back to."""
+        self._copy(job, snapshots, taking, manifest)
         run, store, held = job.run, snapshots.store, snapshots.held_now()
-        savepoints = [wanted for wanted in snapshots.savepoints if wanted.after < manifest.number]
-        snapshots.savepoints = [wanted for wanted in snapshots.savepoints if wanted not in savepoints]
 
         def tidy() -> Callable[[], None]:
-            outcomes: list[tuple[WantedSavepoint, str | None]] = []
-            for wanted in savepoints:
-                try:
-                    copy_to(store, manifest, wanted.place)
-                    outcomes.append((wanted, None))
-                except Exception as error:
-                    outcomes.append((wanted, str(error) if isinstance(error, DirigoError) else said(error)))
             rewrite: tuple[str, ...] = ()
             try:
                 store.retain(KEPT, held)
@@ -313,13 +306,38 @@ class Snapshots:
                 _log.warning("old snapshots of job %s cannot be removed: %s", run, error)
 
             def done() -> None:
-                self.savepoints.note_copied(run, taking, outcomes)
                 if (now := self._controller.of_run(run)) is not None and now.snapshots is not None:
                     now.snapshots.rewrite = rewrite
 
             return done
 
         self._controller.beside(tidy)
+
+    def _copy(self, job: JobRecord, snapshots: JobSnapshots, taking: Taking, manifest: SnapshotManifest) -> None:
+        """Make savepoints of a snapshot, which stays meanwhile. No manifest, and no job that comes back, waits for that."""
+        run, store = job.run, snapshots.store
+        savepoints = [wanted for wanted in snapshots.savepoints if wanted.after < manifest.number]
+        if not savepoints and not taking.stops:
+            return
+        snapshots.savepoints = [wanted for wanted in snapshots.savepoints if wanted not in savepoints]
+        snapshots.copied.add(manifest.number)
+
+        def copy() -> Callable[[], None]:
+            outcomes: list[tuple[WantedSavepoint, str | None]] = []
+            for wanted in savepoints:
+                try:
+                    copy_to(store, manifest, wanted.place)
+                    outcomes.append((wanted, None))
+                except Exception as error:
+                    outcomes.append((wanted, str(error) if isinstance(error, DirigoError) else said(error)))
+
+            def done() -> None:
+                snapshots.copied.discard(manifest.number)
+                self.savepoints.note_copied(run, taking, outcomes)
+
+            return done
+
+        self._controller.beside(copy, is_long=True)
 
     # --- the end -------------------------------------------------------------------------------------------------------
 
