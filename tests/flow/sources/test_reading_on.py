@@ -273,14 +273,6 @@ def test_an_iterable_with_fewer_rows_than_before_is_refused() -> None:
             read_on(dg.from_iterable(fewer, SCHEMA), reading.split.position())
 
 
-def test_positions_are_for_as_many_splits_as_before() -> None:
-    source = dg.from_generator(made, SCHEMA, 60, block=7, name="numbers")
-    positions = [split.position() for split in source.splits(3)]
-    assert source.positions_for([*positions[:2], None], 3) == [*positions[:2], None]
-    with pytest.raises(dg.FlowError, match="numbers: what was read by 3 splits cannot be read on by 2; resume with as many"):
-        source.positions_for(positions, 2)
-
-
 def test_what_cannot_be_made_again_is_not_replayable() -> None:
     assert dg.from_iterable(ROWS).is_replayable
     assert not dg.from_iterable(iter(ROWS)).is_replayable

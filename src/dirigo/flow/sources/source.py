@@ -140,18 +140,6 @@ class Source(ABC):
     def splits(self, wanted: int) -> Sequence[Split]:
         """Readers that together give every row exactly once: at least one and at most `wanted`, always as many."""
 
-    def positions_for(self, positions: Sequence[Any | None], count: int) -> list[Any | None]:
-        """Positions for so many splits that go on where these were, each row once; None is that of a split that has ended.
-
-        FlowError if the rows cannot be divided in another way than before.
-        """
-        if len(positions) != count:
-            raise FlowError(
-                f"{self.name}: what was read by {len(positions)} splits cannot be read on by {count}; resume with as many"
-                " as before."
-            )
-        return list(positions)
-
     def batch_of(self, rows: Sequence[Any], first_number: int = 1) -> SourceBatch:
         """Python rows (dicts, tuples, dataclass instances) as a batch; those that do not fit the columns are bad rows of it.
 
