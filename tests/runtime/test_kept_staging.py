@@ -18,6 +18,7 @@ from dirigo.runtime.ingest.decisions import Decision, Decisions
 from dirigo.runtime.ingest.kept import KeptFiles
 from dirigo.runtime.ingest.pusher import StagingAck, StagingHeader
 from dirigo.runtime.ingest.staging import Staging, StagingError
+from dirigo.runtime.results.log import files
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -141,11 +142,90 @@ def test_who_stood_still_amid_a_release_does_not_write_over_another_one(
     first.stage("b", [2])
     again = Reading(tmp_path, 1)
     assert again.release("b")
-    monkeypatch.setattr(KeptFiles, "_current_owner", lambda _: (0, 0))  # as it was when it looked
+    looks, owners = [[(0, 0)]], KeptFiles._owners  # as it was when it looked first
+    monkeypatch.setattr(KeptFiles, "_owners", lambda kept: looks.pop() if looks else owners(kept))
     with pytest.raises(StagingError, match="a later generation of the job reads the split now"):
         first.release("a")
     monkeypatch.undo()
     assert Reading(tmp_path, 2).read() == again.read() == [2]
+
+
+def test_a_release_that_an_earlier_reader_finishes_late_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its disk was slow: it had looked whose the split is, and then another worker took the split over."""
+    first = Reading(tmp_path)
+    for attempt, rows in (("a", [1]), ("b", [2])):
+        first.stage(attempt, rows)
+    first.stage("nothing")
+    link, later = os.link, list[Reading]()
+
+    def link_late(*its: Any) -> None:
+        if not later:
+            later.append(Reading(tmp_path, 1))
+        link(*its)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", link_late)
+        assert first.staging.release("q", 0, ["a", "nothing"])
+    (again,) = later
+    assert again.staging.release("p", 0, ["b"])
+    assert not again.staging.release("q", 0, ["a", "nothing"])
+    assert again.read() == Reading(tmp_path, 2).read() == [1, 2]
+
+
+def test_who_releases_the_same_once_more_is_told_that_it_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Reading(tmp_path)
+    first.stage("a", [1])
+    first.stage("b", [2])
+    link, later = os.link, list[Reading]()
+
+    def link_late(*its: Any) -> None:
+        if not later:
+            later.append(Reading(tmp_path, 1))
+        link(*its)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", link_late)
+        assert first.release("a")
+    (again,) = later
+    assert not again.release("a")
+    assert again.staging.release("q", 1, ["b"])
+    assert again.read() == Reading(tmp_path, 2).read() == [1, 2]
+
+
+def test_who_takes_a_split_over_too_late_does_not_take_it_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Reading(tmp_path)
+    replace, later, looks = files.replace_file, list[Reading](), [0]
+
+    def replace_late(path: Path, content: bytes) -> None:
+        if looks:
+            looks.clear()
+            later.append(Reading(tmp_path, 2))
+        replace(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dirigo.runtime.ingest.kept.replace_file", replace_late)
+        with pytest.raises(StagingError, match="a later generation of the job reads the split now"):
+            Reading(tmp_path, 1)
+    (again,) = later
+    again.stage("a", [1])
+    assert again.release("a")
+    assert again.read() == [1]
+
+
+def test_a_file_that_is_removed_while_it_is_sealed_is_not_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Reading(tmp_path)
+    first.staging.stage("a", [frame([1])])
+    opened, later = Path.open, list[Reading]()
+
+    def open_early(path: Path, mode: str = "r", *its: Any) -> Any:
+        file = opened(path, mode, *its)
+        if mode == "r+b" and not later:
+            later.append(Reading(tmp_path, 1))
+        return file
+
+    monkeypatch.setattr(Path, "open", open_early)
+    with pytest.raises(StagingError, match="a later generation of the job reads the split now"):
+        first.staging.seal("a")
 
 
 def test_a_file_that_another_reader_removed_is_not_sealed(tmp_path: Path) -> None:
