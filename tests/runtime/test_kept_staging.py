@@ -228,6 +228,12 @@ def test_a_file_that_is_removed_while_it_is_sealed_is_not_confirmed(tmp_path: Pa
         first.staging.seal("a")
 
 
+def test_the_folder_of_a_job_that_is_over_is_not_made_again(tmp_path: Path) -> None:
+    with pytest.raises(StagingError, match="No such file or directory"):
+        Reading(tmp_path / "gone" / "rows" / "s-0")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_that_another_reader_removed_is_not_sealed(tmp_path: Path) -> None:
     first = Reading(tmp_path)
     first.staging.stage("a", [frame([1])])

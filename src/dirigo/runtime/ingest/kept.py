@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from dirigo.runtime.ingest.pusher import Arrival
-from dirigo.runtime.results.log.files import make_folder, replace_file, sync_folder
+from dirigo.runtime.results.log.files import replace_file, sync_folder
 from dirigo.runtime.snapshots.local_place import LocalPlace
 from dirigo.runtime.snapshots.places import Place
 
@@ -98,7 +98,7 @@ class KeptFiles:
         """Take the folder over. Whoever had it before releases nothing any more, however late it notices."""
         self.folder = folder
         self._owner = owner
-        make_folder(folder)
+        folder.mkdir(mode=0o700, exist_ok=True)  # but not those above it: without them the job is over
         # A file for each owner: one that comes late, after a later one, writes over nothing.
         replace_file(self._owner_file(owner), b"")
         self._require_ours()

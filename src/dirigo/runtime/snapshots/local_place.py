@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -19,6 +21,7 @@ from dirigo.runtime.snapshots.places import Buffer
 _FILE_MODE: Final = 0o600
 _GATHERED_BYTES: Final = 1 << 20  # small buffers are written together, larger ones from where they are
 UNFINISHED: Final = ".unfinished"
+_REMOVED_AGAIN_AFTER_S: Final = (0.05, 0.1, 0.2, 0.4)  # a folder that others still write into
 
 
 class LocalPlace:
@@ -108,9 +111,16 @@ class LocalPlace:
                 sync_folder(self.path)
 
     def remove(self) -> None:
+        """With all that is in it. Workers that have not heard yet may still write into it, or remove their files."""
         with told(self.shown, "remove"):
-            try:
-                shutil.rmtree(self.path)
-            except FileNotFoundError:
-                return
+            for pause_s in (*_REMOVED_AGAIN_AFTER_S, None):
+                try:
+                    shutil.rmtree(self.path)
+                    break
+                except OSError as error:
+                    if not self.path.exists():
+                        return
+                    if pause_s is None or error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+                        raise
+                    time.sleep(pause_s)
             sync_folder(self.path.parent)
