@@ -12,12 +12,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from dirigo.runtime import control
 from dirigo.runtime.client.job import Job
+from dirigo.runtime.controller.recovery import ResumableJob
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.ingest.decisions import Decision, Decisions
+from dirigo.runtime.snapshots import SnapshotStore, StoredJob
 from runtime.clusters import PATIENCE_S, LocalCluster, until
 from runtime.recovery.pushing import Outsider, assert_rows_once, no_hook, pushed_flow
 
@@ -157,6 +160,25 @@ def test_the_end_of_a_source_outlives_a_loss(pushed: Pushed) -> None:
     status = pushed.job.wait(PATIENCE_S)
     assert status.state == "finished", status.error
     assert_rows_once(pushed.folder, list(pushed.job.results()), 1)
+
+
+def test_the_end_of_a_source_is_on_disk_before_it_is_confirmed(pushed: Pushed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who fed it goes then, and tells it to no later service."""
+    pushed.outsider.bring_next()
+    pushed.until_snapshot()
+    write = SnapshotStore.write_job
+
+    def write_slowly(store: SnapshotStore, job: StoredJob) -> None:
+        time.sleep(0.5)
+        write(store, job)
+
+    monkeypatch.setattr(SnapshotStore, "write_job", write_slowly)
+    pushed.cluster.client.end_sources(pushed.job.id, "pushed")
+    stored = SnapshotStore(str(pushed.folder / "snapshots"), pushed.job.id).read_job()
+    assert stored is not None
+    assert msgspec.msgpack.decode(stored.content, type=ResumableJob).to_drain == ("pushed",)
+    monkeypatch.undo()
+    pushed.finish()
 
 
 def test_a_commit_for_which_there_is_no_room_loses_nothing(pushed: Pushed, monkeypatch: pytest.MonkeyPatch) -> None:
