@@ -253,13 +253,18 @@ def test_rows_are_on_disk_before_they_are_confirmed(tmp_path: Path, monkeypatch:
         sync(descriptor)
 
     monkeypatch.setattr("os.fsync", noted)
-    first = Reading(tmp_path)
+    folder = tmp_path / "rows" / "s-0"
+    Decisions(tmp_path / "rows" / "decisions")
+    assert {tmp_path.name, "rows"} <= synced  # where folders have their names
+    synced.clear()
+    first = Reading(folder)
+    assert "rows" in synced
     first.stage("a", [1])
-    (file,) = tmp_path.glob("*.arrow")
-    assert {file.name, tmp_path.name} <= synced
+    (file,) = folder.glob("*.arrow")
+    assert {file.name, folder.name} <= synced
     synced.clear()
     first.staging.release("q", 0, ["a"])
-    assert tmp_path.name in synced
+    assert folder.name in synced
     assert any(name.startswith("..000000000001.release") for name in synced)
 
 

@@ -99,6 +99,7 @@ class KeptFiles:
         self.folder = folder
         self._owner = owner
         folder.mkdir(mode=0o700, exist_ok=True)  # but not those above it: without them the job is over
+        sync_folder(folder.parent)
         # A file for each owner: one that comes late, after a later one, writes over nothing.
         replace_file(self._owner_file(owner), b"")
         self._require_ours()

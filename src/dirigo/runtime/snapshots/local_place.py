@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from dirigo.runtime.results.log.files import make_folder, sync_folder
+from dirigo.runtime.results.log.files import make_durable_folder, sync_folder
 from dirigo.runtime.snapshots.errors import DamagedSnapshot, told
 from dirigo.runtime.snapshots.places import Buffer
 
@@ -36,10 +36,7 @@ class LocalPlace:
 
     def make(self) -> None:
         with told(self.shown, "write"):
-            missing = [each for each in (self.path, *self.path.parents) if not each.exists()]
-            make_folder(self.path)
-            for made in missing:
-                sync_folder(made.parent)
+            make_durable_folder(self.path)
         probe = f"probe-{uuid4().hex}"  # of nobody else's, on whatever machine
         self.write(probe, [b"\0"])
         self.remove_files([probe])
