@@ -228,6 +228,52 @@ def test_a_file_that_is_removed_while_it_is_sealed_is_not_confirmed(tmp_path: Pa
         first.staging.seal("a")
 
 
+@pytest.mark.parametrize("suffix", [".covered", ".release"])
+def test_a_split_is_taken_over_while_its_earlier_reader_removes_what_is_covered(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Reading(tmp_path)
+    positions = []
+    for number in range(4):
+        first.staging.release("q", number, [first.stage(str(number), [number])])
+        assert first.read() == [number]
+        positions.append(first.split.position())
+    first.forget(positions[0])
+    read, waits = Path.read_bytes, [True]
+
+    def read_late(path: Path) -> bytes:
+        if path.suffix == suffix and waits:
+            waits.clear()
+            first.forget(positions[2])
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_late)
+    again = Reading(tmp_path, 1, positions[2])
+    assert not waits
+    assert again.read() == [3]
+    assert not again.staging.release("q", 3, [again.stage("again", [3])])
+
+
+def test_a_split_is_taken_over_while_its_earlier_reader_drops_an_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Reading(tmp_path)
+    first.stage("a", [1])
+    first.stage("nothing")
+    opened, waits = Path.open, [True]
+
+    def open_late(path: Path, mode: str = "r", *its: Any) -> Any:
+        if waits and mode == "rb":
+            waits.clear()
+            first.staging.drop(["a", "nothing"])
+        return opened(path, mode, *its)
+
+    monkeypatch.setattr(Path, "open", open_late)
+    again = Reading(tmp_path, 1)
+    assert not waits
+    assert again.read() == []
+
+
 def test_the_folder_of_a_job_that_is_over_is_not_made_again(tmp_path: Path) -> None:
     with pytest.raises(StagingError, match="No such file or directory"):
         Reading(tmp_path / "gone" / "rows" / "s-0")

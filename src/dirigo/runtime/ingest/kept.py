@@ -30,6 +30,7 @@ _OWNER_SUFFIX: Final = ".owner"
 _SEAL_LENGTH: Final = struct.Struct("<I")
 _SEAL_MARK: Final = b"dirigo-sealed\n"  # at the very end of a file whose attempt is complete
 _SEAL_BYTES_MOST: Final = 1 << 20
+_LOOKS_MOST: Final = 10
 Owner = tuple[int, int]  # a generation of the job, and which placement of it
 
 
@@ -105,10 +106,26 @@ class KeptFiles:
         self._require_ours()
         for earlier in [each for each in self._owners() if each < owner]:
             self._owner_file(earlier).unlink(missing_ok=True)
-        covered = self._covered()
-        self.first = covered.first
-        self.last = covered.last
+        self.first = self.next = 1
+        self.last: dict[str, Commit] = {}  # by query
         self.releases: dict[int, KeptRelease] = {}
+        self._look()
+
+    def _look(self) -> None:
+        """See what is there. An earlier owner may be removing what a snapshot covers, and has written that down before."""
+        for tries_left in reversed(range(_LOOKS_MOST)):
+            try:
+                self._look_once()
+                return
+            except FileNotFoundError:
+                if not tries_left:
+                    raise
+
+    def _look_once(self) -> None:
+        covered = self._covered()
+        self.first, self.last = covered.first, covered.last
+        self.releases.clear()
+        folder = self.folder
         numbers = sorted(int(path.name.removesuffix(_RELEASE_SUFFIX)) for path in folder.glob(f"*{_RELEASE_SUFFIX}"))
         for number in numbers:
             self.releases[number] = self._read(number)
@@ -145,7 +162,10 @@ class KeptFiles:
         for path in sorted(self.folder.glob(f"*{ATTEMPT_SUFFIX}")):
             if path.name in released:
                 continue
-            seal = _seal_of(path)
+            try:
+                seal = _seal_of(path)
+            except FileNotFoundError:  # whose task, or an earlier owner, has dropped it
+                continue
             if seal is None or path != self.path_of(seal.attempt):
                 path.unlink(missing_ok=True)
             else:
