@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,18 @@ def test_a_micro_batch_that_was_committed_is_known_for_ever(tmp_path: Path) -> N
         Reading(tmp_path, 2, [1, 0])
     with pytest.raises(StagingError, match="it goes on with release 4, and there are 2 to 2; submit the job again"):
         Reading(tmp_path, 3, [4, 0])
+
+
+def test_of_many_queries_those_that_are_silent_are_forgotten_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dirigo.runtime.ingest.staging._QUERIES_REMEMBERED", 2)
+    first = Reading(tmp_path)
+    for query, batch in (("stream", 0), ("once", 0), ("stream", 1)):
+        assert first.staging.release(query, batch, [first.stage(f"{query}{batch}", [1])])
+    first.read()
+    first.forget(first.split.position())
+    again = Reading(tmp_path, 1, first.split.position())
+    assert again.staging.release("another", 0, [again.stage("a", [2])])
+    assert not again.staging.release("stream", 1, [again.stage("again", [1])])
 
 
 def test_a_complete_attempt_can_be_released_by_another_worker(tmp_path: Path) -> None:
@@ -459,3 +472,17 @@ def test_a_decision_stands_whoever_asks_and_whatever_dies(tmp_path: Path) -> Non
     again.forget(second)
     assert Decisions(tmp_path / "decided").all() == [other]
     assert again.decide("s", "q", 1, [(0, "new")]) == Decision("s", "q", 1, ((0, "new"),))
+
+
+def test_of_many_decisions_the_oldest_is_forgotten_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dirigo.runtime.ingest.decisions._QUERIES_REMEMBERED", 6)
+    decisions = Decisions(tmp_path)
+    for query in range(6):
+        decisions.decide("s", str(query), 0, [(0, "a")])
+        time.sleep(0.01)  # for a file system whose clock is coarse
+    decisions.decide("s", "0", 1, [(0, "b")])
+    again = Decisions(tmp_path)
+    for query in range(6, 11):
+        again.decide("s", str(query), 0, [(0, "a")])
+    assert [each.query for each in again.all()] == ["0", "6", "7", "8", "9", "10"]
+    assert {each.query for each in Decisions(tmp_path).all()} == {"0", "6", "7", "8", "9", "10"}

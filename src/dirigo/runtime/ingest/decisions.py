@@ -36,7 +36,8 @@ class Decisions:
         """Raises ``OSError`` if the folder cannot be used, and ``ValueError`` if what is in it was not written by this."""
         self._folder = folder
         make_durable_folder(folder)
-        found = [msgspec.json.decode(path.read_bytes(), type=Decision) for path in sorted(folder.glob(f"[!.]*{_SUFFIX}"))]
+        paths = sorted(folder.glob(f"[!.]*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)  # the oldest goes first
+        found = [msgspec.json.decode(path.read_bytes(), type=Decision) for path in paths]
         self._last = {(each.source, each.query): each for each in found}
 
     def last(self, source: str, query: str) -> Decision | None:

@@ -135,7 +135,12 @@ class KeptFiles:
         if missing:
             raise FileNotFoundError(2, f"release {min(missing)} is missing", str(folder))
         for release in self.releases.values():
-            self.last[release.query] = release.commit
+            self._remember(release)
+
+    def _remember(self, release: KeptRelease) -> None:
+        """In the order of their last micro-batches, in which queries are forgotten if they are too many."""
+        self.last.pop(release.query, None)
+        self.last[release.query] = release.commit
 
     def path_of(self, attempt: str) -> Path:
         """Where the rows of an attempt go, by a name that any file may have."""
@@ -219,7 +224,7 @@ class KeptFiles:
 
     def _note(self, release: KeptRelease) -> None:
         self.releases[self.next] = release
-        self.last[release.query] = release.commit
+        self._remember(release)
         self.next += 1
 
     def _read(self, number: int) -> KeptRelease:
