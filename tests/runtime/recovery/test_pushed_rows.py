@@ -20,6 +20,7 @@ from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller.recovery import ResumableJob
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.ingest.decisions import Decision, Decisions
+from dirigo.runtime.results.log import LogError
 from dirigo.runtime.snapshots import SnapshotStore, StoredJob
 from runtime.clusters import PATIENCE_S, LocalCluster, until
 from runtime.recovery.pushing import Outsider, assert_rows_once, no_hook, pushed_flow
@@ -191,6 +192,17 @@ def test_a_commit_for_which_there_is_no_room_loses_nothing(pushed: Pushed, monke
     monkeypatch.undo()
     pushed.outsider.bring_next()
     pushed.finish()
+
+
+def test_a_job_that_is_refused_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(*_: object, **__: object) -> None:
+        raise LogError("The results log cannot be made.")
+
+    with LocalCluster(tmp_path / "logs", workers=1, snapshots=tmp_path / "snapshots") as cluster:
+        monkeypatch.setattr(cluster.controller.logs, "add", no_room)
+        with pytest.raises(ControlError, match="cannot be made"):
+            cluster.submit(pushed_flow(tmp_path))
+        until(lambda: not list((tmp_path / "snapshots").iterdir()), "its folder is gone", 5.0)
 
 
 def test_where_rows_cannot_be_kept_no_snapshots_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
