@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from dirigo.runtime.ingest.decisions import Decision, Decisions
 from dirigo.runtime.ingest.kept import KeptFiles
 from dirigo.runtime.ingest.pusher import StagingAck, StagingHeader
 from dirigo.runtime.ingest.staging import Staging, StagingError
+from dirigo.runtime.results.log import files
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -103,6 +105,18 @@ def test_a_micro_batch_that_was_committed_is_known_for_ever(tmp_path: Path) -> N
         Reading(tmp_path, 3, [4, 0])
 
 
+def test_of_many_queries_those_that_are_silent_are_forgotten_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dirigo.runtime.ingest.staging._QUERIES_REMEMBERED", 2)
+    first = Reading(tmp_path)
+    for query, batch in (("stream", 0), ("once", 0), ("stream", 1)):
+        assert first.staging.release(query, batch, [first.stage(f"{query}{batch}", [1])])
+    first.read()
+    first.forget(first.split.position())
+    again = Reading(tmp_path, 1, first.split.position())
+    assert again.staging.release("another", 0, [again.stage("a", [2])])
+    assert not again.staging.release("stream", 1, [again.stage("again", [1])])
+
+
 def test_a_complete_attempt_can_be_released_by_another_worker(tmp_path: Path) -> None:
     first = Reading(tmp_path)
     header = StagingHeader("j", "s", 0, "../complete", 0, last=True, reached_ms=9)
@@ -141,11 +155,142 @@ def test_who_stood_still_amid_a_release_does_not_write_over_another_one(
     first.stage("b", [2])
     again = Reading(tmp_path, 1)
     assert again.release("b")
-    monkeypatch.setattr(KeptFiles, "_current_owner", lambda _: (0, 0))  # as it was when it looked
+    looks, owners = [[(0, 0)]], KeptFiles._owners  # as it was when it looked first
+    monkeypatch.setattr(KeptFiles, "_owners", lambda kept: looks.pop() if looks else owners(kept))
     with pytest.raises(StagingError, match="a later generation of the job reads the split now"):
         first.release("a")
     monkeypatch.undo()
     assert Reading(tmp_path, 2).read() == again.read() == [2]
+
+
+def test_a_release_that_an_earlier_reader_finishes_late_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its disk was slow: it had looked whose the split is, and then another worker took the split over."""
+    first = Reading(tmp_path)
+    for attempt, rows in (("a", [1]), ("b", [2])):
+        first.stage(attempt, rows)
+    first.stage("nothing")
+    link, later = os.link, list[Reading]()
+
+    def link_late(*its: Any) -> None:
+        if not later:
+            later.append(Reading(tmp_path, 1))
+        link(*its)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", link_late)
+        assert first.staging.release("q", 0, ["a", "nothing"])
+    (again,) = later
+    assert again.staging.release("p", 0, ["b"])
+    assert not again.staging.release("q", 0, ["a", "nothing"])
+    assert again.read() == Reading(tmp_path, 2).read() == [1, 2]
+
+
+def test_who_releases_the_same_once_more_is_told_that_it_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Reading(tmp_path)
+    first.stage("a", [1])
+    first.stage("b", [2])
+    link, later = os.link, list[Reading]()
+
+    def link_late(*its: Any) -> None:
+        if not later:
+            later.append(Reading(tmp_path, 1))
+        link(*its)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", link_late)
+        assert first.release("a")
+    (again,) = later
+    assert not again.release("a")
+    assert again.staging.release("q", 1, ["b"])
+    assert again.read() == Reading(tmp_path, 2).read() == [1, 2]
+
+
+def test_who_takes_a_split_over_too_late_does_not_take_it_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Reading(tmp_path)
+    replace, later, looks = files.replace_file, list[Reading](), [0]
+
+    def replace_late(path: Path, content: bytes) -> None:
+        if looks:
+            looks.clear()
+            later.append(Reading(tmp_path, 2))
+        replace(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dirigo.runtime.ingest.kept.replace_file", replace_late)
+        with pytest.raises(StagingError, match="a later generation of the job reads the split now"):
+            Reading(tmp_path, 1)
+    (again,) = later
+    again.stage("a", [1])
+    assert again.release("a")
+    assert again.read() == [1]
+
+
+def test_a_file_that_is_removed_while_it_is_sealed_is_not_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Reading(tmp_path)
+    first.staging.stage("a", [frame([1])])
+    opened, later = Path.open, list[Reading]()
+
+    def open_early(path: Path, mode: str = "r", *its: Any) -> Any:
+        file = opened(path, mode, *its)
+        if mode == "r+b" and not later:
+            later.append(Reading(tmp_path, 1))
+        return file
+
+    monkeypatch.setattr(Path, "open", open_early)
+    with pytest.raises(StagingError, match="a later generation of the job reads the split now"):
+        first.staging.seal("a")
+
+
+@pytest.mark.parametrize("suffix", [".covered", ".release"])
+def test_a_split_is_taken_over_while_its_earlier_reader_removes_what_is_covered(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Reading(tmp_path)
+    positions = []
+    for number in range(4):
+        first.staging.release("q", number, [first.stage(str(number), [number])])
+        assert first.read() == [number]
+        positions.append(first.split.position())
+    first.forget(positions[0])
+    read, waits = Path.read_bytes, [True]
+
+    def read_late(path: Path) -> bytes:
+        if path.suffix == suffix and waits:
+            waits.clear()
+            first.forget(positions[2])
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_late)
+    again = Reading(tmp_path, 1, positions[2])
+    assert not waits
+    assert again.read() == [3]
+    assert not again.staging.release("q", 3, [again.stage("again", [3])])
+
+
+def test_a_split_is_taken_over_while_its_earlier_reader_drops_an_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Reading(tmp_path)
+    first.stage("a", [1])
+    first.stage("nothing")
+    opened, waits = Path.open, [True]
+
+    def open_late(path: Path, mode: str = "r", *its: Any) -> Any:
+        if waits and mode == "rb":
+            waits.clear()
+            first.staging.drop(["a", "nothing"])
+        return opened(path, mode, *its)
+
+    monkeypatch.setattr(Path, "open", open_late)
+    again = Reading(tmp_path, 1)
+    assert not waits
+    assert again.read() == []
+
+
+def test_the_folder_of_a_job_that_is_over_is_not_made_again(tmp_path: Path) -> None:
+    with pytest.raises(StagingError, match="No such file or directory"):
+        Reading(tmp_path / "gone" / "rows" / "s-0")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_another_reader_removed_is_not_sealed(tmp_path: Path) -> None:
@@ -167,13 +312,18 @@ def test_rows_are_on_disk_before_they_are_confirmed(tmp_path: Path, monkeypatch:
         sync(descriptor)
 
     monkeypatch.setattr("os.fsync", noted)
-    first = Reading(tmp_path)
+    folder = tmp_path / "rows" / "s-0"
+    Decisions(tmp_path / "rows" / "decisions")
+    assert {tmp_path.name, "rows"} <= synced  # where folders have their names
+    synced.clear()
+    first = Reading(folder)
+    assert "rows" in synced
     first.stage("a", [1])
-    (file,) = tmp_path.glob("*.arrow")
-    assert {file.name, tmp_path.name} <= synced
+    (file,) = folder.glob("*.arrow")
+    assert {file.name, folder.name} <= synced
     synced.clear()
     first.staging.release("q", 0, ["a"])
-    assert tmp_path.name in synced
+    assert folder.name in synced
     assert any(name.startswith("..000000000001.release") for name in synced)
 
 
@@ -322,3 +472,17 @@ def test_a_decision_stands_whoever_asks_and_whatever_dies(tmp_path: Path) -> Non
     again.forget(second)
     assert Decisions(tmp_path / "decided").all() == [other]
     assert again.decide("s", "q", 1, [(0, "new")]) == Decision("s", "q", 1, ((0, "new"),))
+
+
+def test_of_many_decisions_the_oldest_is_forgotten_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dirigo.runtime.ingest.decisions._QUERIES_REMEMBERED", 6)
+    decisions = Decisions(tmp_path)
+    for query in range(6):
+        decisions.decide("s", str(query), 0, [(0, "a")])
+        time.sleep(0.01)  # for a file system whose clock is coarse
+    decisions.decide("s", "0", 1, [(0, "b")])
+    again = Decisions(tmp_path)
+    for query in range(6, 11):
+        again.decide("s", str(query), 0, [(0, "a")])
+    assert [each.query for each in again.all()] == ["0", "6", "7", "8", "9", "10"]
+    assert {each.query for each in Decisions(tmp_path).all()} == {"0", "6", "7", "8", "9", "10"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -78,6 +79,23 @@ def test_what_was_brought_before_a_loss_is_brought_again(
     assert ref.rows == 10
     assert world.brought == [list(range(4)), list(range(5)), list(range(10))]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_long_task_may_meet_a_second_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its own time to come back."""
+    world = World(MovedError("gone"), MovedError("gone again"))
+    world.answers = [places("2"), places("3")]
+    monkeypatch.setattr(bringing, "Pusher", world.pusher)
+    monkeypatch.setattr(bringing, "COMES_BACK_S", 0.5)
+
+    def slowly(number: int) -> pa.RecordBatch:
+        if number == 4:  # behind the first loss
+            time.sleep(0.5)
+        return batch(number)
+
+    ref: Any = Bringing(places("1"), None, world.connect).bring(0, map(slowly, range(10))).ref  # type: ignore[arg-type]
+    assert ref.rows == 10
+    assert len(world.brought) == 3
 
 
 def test_an_error_that_is_none_of_a_loss_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,10 @@ class Outsider:
         refs = [bringing.bring(self._random.randrange(SPLITS), [rows_of(numbers)]).ref for numbers in tasks]
         return refs + [bringing.bring(split, (), max(numbers), Arrival(0)).ref for split in range(SPLITS)]
 
+    def stage_at(self, split: int, numbers: list[int]) -> AttemptRef:
+        bringing = Bringing(places_of(self._connect, self._job, None), self._access.keys, self._connect)
+        return bringing.bring(split, [rows_of(numbers)]).ref
+
     def commit(self, batch: int, refs: list[AttemptRef]) -> bool:
         client = self._connect()
         try:

@@ -12,12 +12,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from dirigo.runtime import control
 from dirigo.runtime.client.job import Job
+from dirigo.runtime.controller.recovery import ResumableJob
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.ingest.decisions import Decision, Decisions
+from dirigo.runtime.results.log import LogError
+from dirigo.runtime.snapshots import SnapshotStore, StoredJob
 from runtime.clusters import PATIENCE_S, LocalCluster, until
 from runtime.recovery.pushing import Outsider, assert_rows_once, no_hook, pushed_flow
 
@@ -159,6 +163,25 @@ def test_the_end_of_a_source_outlives_a_loss(pushed: Pushed) -> None:
     assert_rows_once(pushed.folder, list(pushed.job.results()), 1)
 
 
+def test_the_end_of_a_source_is_on_disk_before_it_is_confirmed(pushed: Pushed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who fed it goes then, and tells it to no later service."""
+    pushed.outsider.bring_next()
+    pushed.until_snapshot()
+    write = SnapshotStore.write_job
+
+    def write_slowly(store: SnapshotStore, job: StoredJob) -> None:
+        time.sleep(0.5)
+        write(store, job)
+
+    monkeypatch.setattr(SnapshotStore, "write_job", write_slowly)
+    pushed.cluster.client.end_sources(pushed.job.id, "pushed")
+    stored = SnapshotStore(str(pushed.folder / "snapshots"), pushed.job.id).read_job()
+    assert stored is not None
+    assert msgspec.msgpack.decode(stored.content, type=ResumableJob).to_drain == ("pushed",)
+    monkeypatch.undo()
+    pushed.finish()
+
+
 def test_a_commit_for_which_there_is_no_room_loses_nothing(pushed: Pushed, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -169,6 +192,17 @@ def test_a_commit_for_which_there_is_no_room_loses_nothing(pushed: Pushed, monke
     monkeypatch.undo()
     pushed.outsider.bring_next()
     pushed.finish()
+
+
+def test_a_job_that_is_refused_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(*_: object, **__: object) -> None:
+        raise LogError("The results log cannot be made.")
+
+    with LocalCluster(tmp_path / "logs", workers=1, snapshots=tmp_path / "snapshots") as cluster:
+        monkeypatch.setattr(cluster.controller.logs, "add", no_room)
+        with pytest.raises(ControlError, match="cannot be made"):
+            cluster.submit(pushed_flow(tmp_path))
+        until(lambda: not list((tmp_path / "snapshots").iterdir()), "its folder is gone", 5.0)
 
 
 def test_where_rows_cannot_be_kept_no_snapshots_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -209,3 +212,62 @@ def test_two_generations_never_write_the_same_file(store: SnapshotStore) -> None
     assert content_of(store, new) == {"count/0": b"new"}
     store.retain()
     assert "part-3-0-w1.bin" not in names(store)
+
+
+def test_a_folder_is_removed_though_a_worker_still_writes_into_it(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = store.place.path / "rows" / "spark-0"  # type: ignore[attr-defined]
+    late = late_files(rows, monkeypatch, 1)
+    store.write_job(StoredJob(job=JOB, name="job", began_s=1.0, content=b"code"))
+    store.remove()
+    assert late == [1]
+    assert store.place.files() == {}
+    assert not rows.exists()
+
+
+def test_a_folder_is_removed_though_a_worker_removes_files_in_it(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write_job(StoredJob(job=JOB, name="job", began_s=1.0, content=b"code"))
+    take(store, 1, {"count/0": [b"state"]})
+    remove, gone = shutil.rmtree, list[Path]()
+
+    def remove_partly(path: Path) -> None:
+        if not gone:
+            gone.append(path)
+            raise FileNotFoundError(2, "No such file or directory", "000000000001.release")
+        remove(path)
+
+    monkeypatch.setattr("shutil.rmtree", remove_partly)
+    store.remove()
+    assert gone == [store.place.path]  # type: ignore[attr-defined]
+    assert not gone[0].exists()
+
+
+def test_a_job_that_is_over_is_not_begun_again_though_its_folder_cannot_be_removed(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Path) -> None:
+        raise OSError(39, "Directory not empty")
+
+    monkeypatch.setattr("shutil.rmtree", fail)
+    store.write_job(StoredJob(job=JOB, name="job", began_s=1.0, content=b"code"))
+    with pytest.raises(SnapshotError, match="not empty"):
+        store.remove()
+    assert store.read_job() is None
+
+
+def late_files(folder: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
+    """A file comes into a folder each time it is to be removed; returns which have come."""
+    folder.mkdir(parents=True)
+    rmdir, come = os.rmdir, list[int]()
+
+    def late(path: Any, *its: Any, **more: Any) -> None:
+        if str(path).endswith(folder.name) and len(come) < most:
+            come.append(len(come) + 1)
+            (folder / f"{len(come)}.arrow").touch()
+        rmdir(path, *its, **more)
+
+    monkeypatch.setattr("os.rmdir", late)
+    return come

@@ -527,6 +527,7 @@ class Controller:
             self.recovery.note_drain(job)
         if source is None:
             job.state = "draining"
+        self.requests.commits.complete(job, source)
         self.order_all(job.installed, control.DrainJob(job.run, source))
 
     def fail(self, name: str, error: str, trace: str | None) -> None:

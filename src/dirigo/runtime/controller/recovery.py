@@ -198,6 +198,21 @@ class Recovery:
             return f"in {place.shown}: {said(error)}"
         return None
 
+    def give_up_rows(self, job: JobRecord) -> None:
+        """A job is refused after all: the place for its rows goes."""
+        if job.decisions is None or self._root is None:
+            return
+        store = SnapshotStore(self._root, job.id)
+
+        def remove() -> Callable[[], None]:
+            try:
+                store.remove()
+            except Exception as error:
+                _log.warning("the folder of job %s, which was refused, cannot be removed: %s", job.id, error)
+            return _nothing
+
+        self._controller.beside(remove)
+
     def note_drain(self, job: JobRecord) -> None:
         """Sources were asked to end: a service that resumes the job has to know, because nobody asks again."""
         snapshots = job.snapshots

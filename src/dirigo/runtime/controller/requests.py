@@ -188,7 +188,11 @@ class Requests:
                 job = self._live(request.job)
                 self._check_source(job, request.source)
                 controller.drain(job, request.source)
-                return True, job.status()
+                if job.snapshots is None:
+                    return True, job.status()
+                # Behind the note of it, which a later service reads: nobody tells it again.
+                controller.beside(lambda: lambda: self._answer(identity, number, job.status()))
+                return False, None
             case control.TakeSavepoint():
                 self._save(identity, number, request)
                 return False, None

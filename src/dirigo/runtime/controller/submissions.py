@@ -70,6 +70,7 @@ class Submissions:
         try:
             self._controller.logs.add(job.id, job.name, request.manifest, holds_back=every_s is not None)
         except LogError as error:
+            self._controller.recovery.give_up_rows(job)
             raise ControlError(str(error)) from error
         self._controller.jobs[job.id] = job
         self.claims.let_go(request.claim)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,14 +65,30 @@ class Commits:
         if job.decisions is not None:
             self._decide(asker, job, request)
             return
-        commit = self._commit(job, request)
+        self._go_on_with(asker, job, (request.source, request.query), self._commit(job, request))
+
+    def _go_on_with(self, asker: Asker | None, job: JobRecord, key: tuple[str, str], commit: BatchCommit) -> None:
+        """Where rows are not kept: they are at the workers that they were brought to."""
         by_worker: dict[int, list[tuple[int, str]]] = {}
         for attempt in () if commit.is_done else commit.attempts:
             slot = self._controller.slots.get(attempt.worker)
             if slot is None or slot.incarnation != attempt.incarnation:
                 raise ControlError("a worker that rows were brought to is gone; the job cannot go on.")
             by_worker.setdefault(attempt.worker, []).append((attempt.split, attempt.attempt))
-        self._order(asker, job, (request.source, request.query), commit, by_worker)
+        self._order(asker, job, key, commit, by_worker)
+
+    def complete(self, job: JobRecord, source: str | None) -> None:
+        """A source is about to end, or all of them: what a part of its splits may have got of a micro-batch goes to the
+        others too, whether there is room or not."""
+        for key, commit in list(job.commits.items()):
+            if commit.is_done or source not in (None, key[0]):
+                continue
+            decision = None if job.decisions is None else job.decisions.last(*key)
+            if decision is not None:
+                self._carry_out(None, job, decision)
+            elif job.decisions is None:
+                with suppress(ControlError):  # it is about to fail
+                    self._go_on_with(None, job, key, commit)
 
     def _order(
         self,
@@ -101,7 +118,7 @@ class Commits:
         if asker is not None:
             self._answer(asker, value, error)
         elif error is not None:
-            _log.warning("a micro-batch that was begun before a loss cannot be released: %s", error)
+            _log.warning("a micro-batch whose commit was begun cannot be released: %s", error)
 
     def _commit(self, job: JobRecord, request: control.ReleaseBatch) -> BatchCommit:
         """The commit of a micro-batch. One that was begun before, perhaps at some workers only, is resumed."""

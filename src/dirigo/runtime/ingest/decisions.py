@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from dirigo.runtime.results.log.files import make_folder, replace_file, sync_folder
+from dirigo.runtime.results.log.files import make_durable_folder, replace_file, sync_folder
 
 _SUFFIX: Final = ".decision"
 _QUERIES_REMEMBERED: Final = 4096  # as many as a split does
@@ -35,8 +35,9 @@ class Decisions:
     def __init__(self, folder: Path) -> None:
         """Raises ``OSError`` if the folder cannot be used, and ``ValueError`` if what is in it was not written by this."""
         self._folder = folder
-        make_folder(folder)
-        found = [msgspec.json.decode(path.read_bytes(), type=Decision) for path in sorted(folder.glob(f"[!.]*{_SUFFIX}"))]
+        make_durable_folder(folder)
+        paths = sorted(folder.glob(f"[!.]*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)  # the oldest goes first
+        found = [msgspec.json.decode(path.read_bytes(), type=Decision) for path in paths]
         self._last = {(each.source, each.query): each for each in found}
 
     def last(self, source: str, query: str) -> Decision | None:

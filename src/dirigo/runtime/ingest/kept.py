@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from dirigo.runtime.ingest.pusher import Arrival
-from dirigo.runtime.results.log.files import make_folder, replace_file, sync_folder
+from dirigo.runtime.results.log.files import replace_file, sync_folder
 from dirigo.runtime.snapshots.local_place import LocalPlace
 from dirigo.runtime.snapshots.places import Place
 
@@ -26,10 +26,11 @@ _FOLDER: Final = "rows"
 ATTEMPT_SUFFIX: Final = ".arrow"
 _RELEASE_SUFFIX: Final = ".release"
 _COVERED_SUFFIX: Final = ".covered"
-_OWNER: Final = "owner"
+_OWNER_SUFFIX: Final = ".owner"
 _SEAL_LENGTH: Final = struct.Struct("<I")
 _SEAL_MARK: Final = b"dirigo-sealed\n"  # at the very end of a file whose attempt is complete
 _SEAL_BYTES_MOST: Final = 1 << 20
+_LOOKS_MOST: Final = 10
 Owner = tuple[int, int]  # a generation of the job, and which placement of it
 
 
@@ -98,24 +99,48 @@ class KeptFiles:
         """Take the folder over. Whoever had it before releases nothing any more, however late it notices."""
         self.folder = folder
         self._owner = owner
-        make_folder(folder)
-        if self._current_owner() > owner:
-            raise NotOursError
-        replace_file(folder / _OWNER, msgspec.json.encode(owner))
-        covered = self._covered()
-        self.first = covered.first
-        self.last = covered.last
+        folder.mkdir(mode=0o700, exist_ok=True)  # but not those above it: without them the job is over
+        sync_folder(folder.parent)
+        # A file for each owner: one that comes late, after a later one, writes over nothing.
+        replace_file(self._owner_file(owner), b"")
+        self._require_ours()
+        for earlier in [each for each in self._owners() if each < owner]:
+            self._owner_file(earlier).unlink(missing_ok=True)
+        self.first = self.next = 1
+        self.last: dict[str, Commit] = {}  # by query
         self.releases: dict[int, KeptRelease] = {}
+        self._look()
+
+    def _look(self) -> None:
+        """See what is there. An earlier owner may be removing what a snapshot covers, and has written that down before."""
+        for tries_left in reversed(range(_LOOKS_MOST)):
+            try:
+                self._look_once()
+                return
+            except FileNotFoundError:
+                if not tries_left:
+                    raise
+
+    def _look_once(self) -> None:
+        covered = self._covered()
+        self.first, self.last = covered.first, covered.last
+        self.releases.clear()
+        folder = self.folder
         numbers = sorted(int(path.name.removesuffix(_RELEASE_SUFFIX)) for path in folder.glob(f"*{_RELEASE_SUFFIX}"))
         for number in numbers:
-            self.releases[number] = msgspec.json.decode(self._record(number).read_bytes(), type=KeptRelease)
+            self.releases[number] = self._read(number)
         self._remove_covered()  # a crash may have left some
         self.next = max(self.releases, default=self.first - 1) + 1
         missing = set(range(self.first, self.next)) - self.releases.keys()
         if missing:
             raise FileNotFoundError(2, f"release {min(missing)} is missing", str(folder))
         for release in self.releases.values():
-            self.last[release.query] = release.commit
+            self._remember(release)
+
+    def _remember(self, release: KeptRelease) -> None:
+        """In the order of their last micro-batches, in which queries are forgotten if they are too many."""
+        self.last.pop(release.query, None)
+        self.last[release.query] = release.commit
 
     def path_of(self, attempt: str) -> Path:
         """Where the rows of an attempt go, by a name that any file may have."""
@@ -130,6 +155,9 @@ class KeptFiles:
             file.write(note + _SEAL_LENGTH.pack(len(note)) + _SEAL_MARK)
             file.flush()
             os.fsync(file.fileno())
+            is_there = os.fstat(file.fileno()).st_nlink > 0
+        if not is_there:  # who has the split now found it incomplete
+            raise NotOursError
         sync_folder(self.folder)
 
     def sealed(self) -> list[tuple[Path, Seal]]:
@@ -139,7 +167,10 @@ class KeptFiles:
         for path in sorted(self.folder.glob(f"*{ATTEMPT_SUFFIX}")):
             if path.name in released:
                 continue
-            seal = _seal_of(path)
+            try:
+                seal = _seal_of(path)
+            except FileNotFoundError:  # whose task, or an earlier owner, has dropped it
+                continue
             if seal is None or path != self.path_of(seal.attempt):
                 path.unlink(missing_ok=True)
             else:
@@ -153,30 +184,51 @@ class KeptFiles:
         except FileNotFoundError:
             return None
 
-    def release(self, release: KeptRelease) -> int:
-        """Have a release on disk; returns its number. It is there as a whole or not at all."""
-        if self._current_owner() != self._owner:
-            raise NotOursError
-        number = self.next
-        path = self._record(number)
+    def release(self, release: KeptRelease) -> list[int]:
+        """Have a release on disk; returns its number. It is there as a whole or not at all.
+
+        An earlier owner may have had it on its way to the disk when the split was taken over. What came in this way counts:
+        it is returned as well, and alone if this release is among it.
+        """
+        self._require_ours()
+        first = self.next
+        path = self._record(first)
         written = path.with_name(f".{path.name}.{'-'.join(map(str, self._owner))}")
         replace_file(written, msgspec.json.encode(release))
         try:
-            os.link(written, path)  # fails if there is one, unlike a rename
-        except FileExistsError as error:
-            raise NotOursError from error
+            while not self._link(written):
+                self._require_ours()
+                late = self._read(self.next)
+                self._note(late)
+                if late.query == release.query and late.commit.batch >= release.commit.batch:
+                    return list(range(first, self.next))
         finally:
             with contextlib.suppress(OSError):
                 written.unlink()
+        self._note(release)
+        return list(range(first, self.next))
+
+    def _link(self, written: Path) -> bool:
+        """Give a release the next number, durably; False if there is one with it, which stays."""
+        path = self._record(self.next)
+        try:
+            os.link(written, path)
+        except FileExistsError:  # unlike with a rename
+            return False
         try:
             sync_folder(self.folder)
         except OSError:  # it will come again
             path.unlink()
             raise
-        self.next = number + 1
-        self.releases[number] = release
-        self.last[release.query] = release.commit
-        return number
+        return True
+
+    def _note(self, release: KeptRelease) -> None:
+        self.releases[self.next] = release
+        self._remember(release)
+        self.next += 1
+
+    def _read(self, number: int) -> KeptRelease:
+        return msgspec.json.decode(self._record(number).read_bytes(), type=KeptRelease)
 
     def forget_before(self, first: int) -> None:
         """A committed snapshot covers the releases before this one: they will not be read again."""
@@ -199,12 +251,18 @@ class KeptFiles:
     def _record(self, number: int) -> Path:
         return self.folder / f"{number:012d}{_RELEASE_SUFFIX}"
 
-    def _current_owner(self) -> Owner:
-        try:
-            generation, placement = msgspec.json.decode((self.folder / _OWNER).read_bytes(), type=Owner)
-        except FileNotFoundError:
-            return (-1, -1)
-        return generation, placement
+    def _require_ours(self) -> None:
+        if max(self._owners()) > self._owner:
+            raise NotOursError
+
+    def _owners(self) -> list[Owner]:
+        """Of which the last one has the split."""
+        names = [path.name.removesuffix(_OWNER_SUFFIX).split("-") for path in self.folder.glob(f"[!.]*{_OWNER_SUFFIX}")]
+        return [(int(generation), int(placement)) for generation, placement in names]
+
+    def _owner_file(self, owner: Owner) -> Path:
+        generation, placement = owner
+        return self.folder / f"{generation}-{placement}{_OWNER_SUFFIX}"
 
     def _covered_files(self) -> list[Path]:
         return sorted(self.folder.glob(f"[!.]*{_COVERED_SUFFIX}"))

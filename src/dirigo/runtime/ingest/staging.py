@@ -206,24 +206,38 @@ class Staging:
         reached = max((each.reached_ms for each in winners if each.reached_ms is not None), default=None)
         pieces = tuple(Piece(each.path.name, each.rows, each.size) for each in winners if each.rows)
         release = KeptRelease(query, commit, pieces, reached, arrived_s)
-        try:
-            number = None if self._kept is None else self._kept.release(release)
-        except OSError as error:
-            raise self._disk_error(error) from None
+        if self._kept is None:
+            self._take_in(release, None)
+        else:
+            try:
+                numbers = self._kept.release(release)
+            except (OSError, msgspec.MsgspecError) as error:
+                raise self._disk_error(error) from None
+            for number in numbers:
+                self._take_in(self._kept.releases[number], number)
+            if self._kept.releases[numbers[-1]] is not release:  # it was there
+                self.drop(names)
+                return False
         for attempt in names:
-            del self._sealed[attempt]
+            self._sealed.pop(attempt, None)
         self._remember(names)
-        self._last[query] = commit
-        self._last.move_to_end(query)
+        for each in winners:
+            if not each.rows:
+                each.path.unlink(missing_ok=True)
+        return True
+
+    def _take_in(self, release: KeptRelease, number: int | None) -> None:
+        """What was released goes into the queue; its files belong to no attempt any more."""
+        files = {piece.file for piece in release.pieces}
+        for attempt in [each for each, sealed in self._sealed.items() if sealed.path.name in files]:
+            del self._sealed[attempt]
+        self._last[release.query] = release.commit
+        self._last.move_to_end(release.query)
         if len(self._last) > _QUERIES_REMEMBERED:
             forgotten, _ = self._last.popitem(last=False)
             if self._kept is not None:
                 self._kept.last.pop(forgotten, None)
-        for each in winners:
-            if not each.rows:
-                each.path.unlink(missing_ok=True)
         self._queue(release, number)
-        return True
 
     def _queue(self, release: KeptRelease, number: int | None) -> None:
         rows = ReleasedRows(self._read(release.pieces), release.reached_ms, release.arrived_s, number)

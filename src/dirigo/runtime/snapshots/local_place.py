@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -12,13 +14,14 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from dirigo.runtime.results.log.files import make_folder, sync_folder
+from dirigo.runtime.results.log.files import make_durable_folder, sync_folder
 from dirigo.runtime.snapshots.errors import DamagedSnapshot, told
 from dirigo.runtime.snapshots.places import Buffer
 
 _FILE_MODE: Final = 0o600
 _GATHERED_BYTES: Final = 1 << 20  # small buffers are written together, larger ones from where they are
 UNFINISHED: Final = ".unfinished"
+_REMOVED_AGAIN_AFTER_S: Final = (0.05, 0.1, 0.2, 0.4)  # a folder that others still write into
 
 
 class LocalPlace:
@@ -33,10 +36,7 @@ class LocalPlace:
 
     def make(self) -> None:
         with told(self.shown, "write"):
-            missing = [each for each in (self.path, *self.path.parents) if not each.exists()]
-            make_folder(self.path)
-            for made in missing:
-                sync_folder(made.parent)
+            make_durable_folder(self.path)
         probe = f"probe-{uuid4().hex}"  # of nobody else's, on whatever machine
         self.write(probe, [b"\0"])
         self.remove_files([probe])
@@ -108,9 +108,16 @@ class LocalPlace:
                 sync_folder(self.path)
 
     def remove(self) -> None:
+        """With all that is in it. Workers that have not heard yet may still write into it, or remove their files."""
         with told(self.shown, "remove"):
-            try:
-                shutil.rmtree(self.path)
-            except FileNotFoundError:
-                return
+            for pause_s in (*_REMOVED_AGAIN_AFTER_S, None):
+                try:
+                    shutil.rmtree(self.path)
+                    break
+                except OSError as error:
+                    if not self.path.exists():
+                        return
+                    if pause_s is None or error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+                        raise
+                    time.sleep(pause_s)
             sync_folder(self.path.parent)

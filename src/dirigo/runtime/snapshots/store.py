@@ -5,6 +5,7 @@ Everything here blocks, and no call depends on the one before it: a host may mak
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -141,7 +142,9 @@ class SnapshotStore:
         self.place.remove_files([file for file in files if file not in needed and _is_behind(file, newest)])
 
     def remove(self) -> None:
-        """Remove the folder of the job with all that it holds."""
+        """Remove the folder of the job with all that it holds; if that fails, at least nobody begins the job again."""
+        with contextlib.suppress(SnapshotError):
+            self.forget_job()
         self.place.remove()
         self._checked.clear()
 

@@ -284,7 +284,10 @@ class WorkerCore:
         job.remains = [participants[spec.address] for spec in job.specs if spec.address in participants]
         self.worker.remove_job(name)
         self.schemas.forget_job(name)
-        job.close()
+        if job.keeps_rows:  # what takes rows in may be waiting for a disk, and this is the fetcher's thread
+            self.rows.put(job.close)
+        else:
+            job.close()
         self.to_close.append(job)
         if self.is_idle:
             self.wake_worker()

@@ -78,12 +78,13 @@ class Bringing:
         if not self._places.is_kept:
             return self._push(number, batches, reached_ms, arrival)
         with _Remembered(batches) as remembered:
-            until: float | None = None
+            until, came = 0.0, -1
             while True:
                 try:
                     return self._push(number, remembered, reached_ms, arrival)
                 except PushError as error:
-                    until = until or time.monotonic() + COMES_BACK_S
+                    if remembered.came > came:  # it had gone on since the loss before
+                        until, came = time.monotonic() + COMES_BACK_S, remembered.came
                     is_here = not isinstance(error, MovedError) and not self._has_moved(number)
                     if is_here or not remembered.is_whole or time.monotonic() >= until:
                         raise
@@ -114,6 +115,7 @@ class _Remembered:
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self.is_whole = True  # unless there was no room
+        self.came = 0  # batches
         self._rest = iter(batches)
         self._first: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -137,6 +139,7 @@ class _Remembered:
         yield from self._first
         yield from self._written()
         for batch in self._rest:
+            self.came += 1
             self._remember(batch)
             yield batch
 

@@ -13,9 +13,20 @@ _FILE_MODE: Final = 0o600
 
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it that are missing."""
+    _make_folders(folder)
+
+
+def make_durable_folder(folder: Path) -> None:
+    """The same, and have their names on disk."""
+    for made in _make_folders(folder):
+        sync_folder(made.parent)
+
+
+def _make_folders(folder: Path) -> list[Path]:
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+    return missing
 
 
 def open_file(path: Path) -> int:
