@@ -131,6 +131,8 @@ class Snapshots:
             if snapshots.taking is None and snapshots.wants_one(now) and not job.is_complete:
                 self._begin(job, snapshots, now)
             taking = snapshots.taking
+            if taking is None and job.is_complete:  # the snapshot that was under way at its end came to nothing
+                self._controller.look_for_the_end(job)
             if taking is not None and not taking.is_there and now - taking.since_s >= LONG_S:
                 snapshots.problem = (
                     f"snapshot {taking.number} has taken {now - taking.since_s:.0f} s so far: "
