@@ -136,6 +136,34 @@ def test_other_jobs_do_not_wait_for_a_copy(tmp_path: Path, copying: Any) -> None
         assert sink.rows
 
 
+def test_another_savepoint_that_comes_too_late_does_not_undo_a_stop(tmp_path: Path, copying: Any) -> None:
+    begins, goes_on = copying
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1_000) as cluster:
+        job = submitted(cluster, dg.to_nothing())
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        told = refusal(lambda: job.stop(savepoint=tmp_path / "one"))
+        assert begins.wait(60)
+        with pytest.raises(DirigoError, match=r"not complete after 0.3 s"):
+            job.savepoint(tmp_path / "two", timeout_s=0.3)
+        goes_on.set()
+        assert told() == ""
+        assert job.status().stopped_into == str(tmp_path / "one")
+
+
+def test_of_two_who_stop_a_job_one_may_give_up(tmp_path: Path, copying: Any) -> None:
+    begins, goes_on = copying
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1_000) as cluster:
+        job = submitted(cluster, dg.to_nothing())
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        hasty = refusal(lambda: job.stop(savepoint=tmp_path / "one", timeout_s=1))
+        patient = refusal(lambda: job.stop(savepoint=tmp_path / "two"))
+        assert begins.wait(60)
+        assert "it is still being written" in hasty()
+        goes_on.set()
+        assert patient() == ""
+        assert job.status().stopped_into == str(tmp_path / "two")
+
+
 def test_two_savepoints_at_once_are_two_copies(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1_000) as cluster:
         job = submitted(cluster, dg.to_nothing())

@@ -92,6 +92,7 @@ class Savepoints:
         """Copies of a snapshot are complete, or cannot be."""
         job = self._controller.of_run(run)
         is_now = job is not None and job.snapshots is not None and job.snapshots.taking is taking
+        taking.copying.clear()
         for wanted, problem in outcomes:
             if not wanted.stops or taking.is_final or problem is not None:
                 wanted.tell(problem)
@@ -123,7 +124,7 @@ class Savepoints:
             return
         taking = snapshots.taking
         if taking is not None and taking.stops:
-            if taking.saved:  # for somebody else
+            if taking.saved or not all(wanted.is_given_up for wanted in taking.copying):  # for somebody else
                 return
             taking.stops = False
             if taking.is_there:

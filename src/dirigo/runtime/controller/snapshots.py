@@ -57,6 +57,7 @@ class Taking:
     fresh: list[Callable[[int], None]] = field(default_factory=list)  # who is told its number when it is there
     to_commit: set[int] = field(default_factory=set)  # workers whose sinks have still to make it visible; at the end only
     stops: bool = False  # sources are read no further: a savepoint of this ends the job
+    copying: list[WantedSavepoint] = field(default_factory=list)  # that are to end the job once they are copied
     saved: list[WantedSavepoint] = field(default_factory=list)  # which are complete by now
 
 
@@ -323,6 +324,7 @@ class Snapshots:
             return
         snapshots.savepoints = [wanted for wanted in snapshots.savepoints if wanted not in savepoints]
         snapshots.copied.add(manifest.number)
+        taking.copying = [wanted for wanted in savepoints if wanted.stops]
 
         def copy() -> Callable[[], None]:
             outcomes: list[tuple[WantedSavepoint, str | None]] = []
