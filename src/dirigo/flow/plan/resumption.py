@@ -27,6 +27,10 @@ from dirigo.kernel import Address, Kept
 Timers = Sequence[tuple[float, Any]]
 
 
+def _as_it_is(payload: Any) -> Any:
+    return payload
+
+
 class _Beginning(NamedTuple):
     """How far an actor or a reader is."""
 
@@ -129,21 +133,29 @@ class Resumption:
             what = f"operator '{stage.name}' cannot go on from its state in a savepoint: {said(error)}"
             raise OperatorFailure(what) from error
 
-    def kept(self, stage: Stage, partition: int, timers_of: Callable[[str], Timers]) -> Kept:
-        """What the kernel goes on from: the timers, of which nobody needs two that are the same."""
-        timers = [timer for place in self.places_of(stage, partition) for timer in timers_of(place)]
+    def kept(
+        self, stage: Stage, partition: int, timers_of: Callable[[str], Timers], opened: Callable[[Any], Any] = _as_it_is
+    ) -> Kept:
+        """What the kernel goes on from: the timers, of which nobody needs those that another partition had as well.
+
+        ``opened`` gives what is in a payload, which may be sealed.
+        """
+        timers = [(place, *timer) for place in self.places_of(stage, partition) for timer in timers_of(place)]
         saved = self._matches.get(stage.name)
         if isinstance(stage.operator, SinkRows) or saved is None:
             return Kept((), ())
         if saved.partitions != stage.partitions and timers:
             share = Share(partition, stage.partitions)
-            needed = stage.operator.share_of_timers([payload for _, payload in timers], share)
-            kept: list[tuple[float, Any]] = []
-            for timer, is_needed in zip(timers, needed, strict=True):
-                if is_needed and timer not in kept:
-                    kept.append(timer)
+            contents = [opened(payload) for _, _, payload in timers]
+            needed = stage.operator.share_of_timers(contents, share)
+            kept: list[tuple[str, float, Any]] = []
+            known: list[tuple[str, float, Any]] = []
+            for (place, due, payload), content, is_needed in zip(timers, contents, needed, strict=True):
+                if is_needed and not any(each[0] != place and each[1:] == (due, content) for each in known):
+                    kept.append((place, due, payload))
+                    known.append((place, due, content))
             timers = kept
-        return Kept((), tuple(timers))
+        return Kept((), tuple((due, payload) for _, due, payload in timers))
 
 
 def _place_of(address: Address) -> str:
