@@ -14,6 +14,7 @@ from dirigo.errors import DirigoError
 from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller import snapshots as of_controller
 from dirigo.runtime.snapshots import savepoint
+from dirigo.runtime.snapshots.store import SnapshotStore
 from runtime.clusters import SCHEMA, LocalCluster, until
 from runtime.savepoints.flows_to_stop import keyed, slowly
 
@@ -162,6 +163,35 @@ def test_of_two_who_stop_a_job_one_may_give_up(tmp_path: Path, copying: Any) -> 
         goes_on.set()
         assert patient() == ""
         assert job.status().stopped_into == str(tmp_path / "two")
+
+
+def test_a_stop_is_told_when_no_service_can_begin_the_job_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on, began = threading.Event(), threading.Event()
+    remove = SnapshotStore.remove
+
+    def slowly_removed(store: SnapshotStore) -> None:
+        began.set()
+        assert goes_on.wait(60)
+        remove(store)
+
+    monkeypatch.setattr(SnapshotStore, "remove", slowly_removed)
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1_000) as cluster:
+        job = submitted(cluster, dg.to_nothing())
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        is_told = threading.Event()
+
+        def stop() -> None:
+            job.stop(savepoint=tmp_path / "one", timeout_s=1)
+            is_told.set()
+
+        told = refusal(stop)
+        assert began.wait(60)
+        try:
+            assert not is_told.wait(1.3)  # a service that died now would be followed by one that resumes the job
+        finally:
+            goes_on.set()
+        assert told() == ""
+        assert job.status().stopped_into == str(tmp_path / "one")
 
 
 def test_two_savepoints_at_once_are_two_copies(tmp_path: Path) -> None:
