@@ -194,6 +194,31 @@ def test_a_stop_is_told_when_no_service_can_begin_the_job_again(tmp_path: Path, 
         assert job.status().stopped_into == str(tmp_path / "one")
 
 
+def test_the_end_of_a_service_does_not_wait_for_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begins, read = threading.Event(), SnapshotStore.read
+    copied: list[bool] = []
+
+    def slowly_read(store: SnapshotStore, ref: Any) -> memoryview:
+        copied.append(cluster.controller.is_stopping)
+        begins.set()
+        until(lambda: cluster.controller.is_stopping, "the service is told to end")
+        return read(store, ref)
+
+    monkeypatch.setattr(SnapshotStore, "read", slowly_read)
+    with LocalCluster(tmp_path / "logs", 1, tmp_path / "snapshots", every_s=1_000) as cluster:
+        flow = dg.Dataflow("large")
+        source = flow.source(dg.from_generator(slowly, SCHEMA, None, block=1_000, time="ts", name="numbers"))
+        source.deduplicate("n", name="once").sink(dg.to_nothing())
+        job = cluster.submit(flow)
+        until(lambda: job.status().metrics.rows_in > 20_000, "its states need files")
+        told = refusal(lambda: job.savepoint(tmp_path / "one"))
+        assert begins.wait(60)
+    assert told()
+    assert copied == [False]  # of several
+    assert not list((tmp_path / "one").iterdir())
+    assert not list((tmp_path / "snapshots").iterdir())  # so that no service resumes it
+
+
 def test_two_savepoints_at_once_are_two_copies(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1_000) as cluster:
         job = submitted(cluster, dg.to_nothing())

@@ -326,11 +326,14 @@ class Snapshots:
         snapshots.copied.add(manifest.number)
         taking.copying = [wanted for wanted in savepoints if wanted.stops]
 
+        def is_wanted() -> bool:  # whoever waits has been told that the service ends, which waits for what is done here
+            return not self._controller.is_stopping
+
         def copy() -> Callable[[], None]:
             outcomes: list[tuple[WantedSavepoint, str | None]] = []
             for wanted in savepoints:
                 try:
-                    copy_to(store, manifest, wanted.place)
+                    copy_to(store, manifest, wanted.place, is_wanted)
                     outcomes.append((wanted, None))
                 except Exception as error:
                     outcomes.append((wanted, str(error) if isinstance(error, DirigoError) else said(error)))
