@@ -47,6 +47,27 @@ class Expiring(dg.Function):
         self.count.add(1)
 
 
+class ExpiringByTheClock(Expiring):
+    count = dg.ValueState(int, default=0, combine=int.__add__, ttl="1h", ttl_time="clock")
+
+
+class ExpiringLater(Expiring):
+    count = dg.ValueState(int, default=0, combine=int.__add__, ttl="2h")
+
+
+class OfTexts(Counting):
+    count = dg.ValueState(str, default="", combine=max)  # type: ignore[assignment]
+
+
+class Mapping(Counting):
+    count = dg.MapState(str, int)  # type: ignore[assignment]
+    ordered = True
+
+
+class MappingTexts(Mapping):
+    count = dg.MapState(str, str)  # type: ignore[assignment]
+
+
 def forms_of(build: Build) -> list[str]:
     flow = dg.Dataflow("described")
     build(flow.source(dg.from_iterable([], schema=SCHEMA, time="at"))).sink(dg.to_nothing())
@@ -95,6 +116,9 @@ def keep(*columns: str, within: str | None = None) -> Build:
         (process(Counting), process(Listing)),
         (process(Counting), process(More)),
         (process(Counting), process(Expiring)),
+        (process(Expiring), process(ExpiringByTheClock)),
+        (process(Counting), process(OfTexts)),
+        (process(Mapping), process(MappingTexts)),
         (process(Counting), process(Counting, key="s")),
     ],
 )
@@ -107,6 +131,7 @@ def test_what_means_something_else_differs(one: Build, other: Build) -> None:
     ("one", "other"),
     [
         (process(Counting), process(OtherCode)),
+        (process(Expiring), process(ExpiringLater)),
         (keep("k", within="1s"), keep("k", within="2s")),
     ],
 )

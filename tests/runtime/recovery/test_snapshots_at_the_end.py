@@ -9,12 +9,16 @@ from typing import Any, cast
 
 import pytest
 
+import dirigo as dg
 from dirigo.runtime import control
 from dirigo.runtime.controller.controller import Controller
 from dirigo.runtime.controller.job_record import JobRecord
 from dirigo.runtime.controller.snapshots import JobSnapshots, Snapshots, Taking
-from dirigo.runtime.snapshots.manifest import ActorEntry
+from dirigo.runtime.snapshots.errors import SnapshotError
+from dirigo.runtime.snapshots.manifest import ActorEntry, SnapshotManifest
 from dirigo.runtime.snapshots.store import SnapshotStore
+from runtime.clusters import SCHEMA, LocalCluster, until
+from runtime.recovery.flows_to_kill import slow_numbers
 
 
 class SlowSide:
@@ -99,3 +103,26 @@ def test_the_reason_of_a_snapshot_that_came_to_nothing_is_told_whoever_is_first(
     for record in (void, control.Captured("a~1", number, problem=reason), void):
         side.snapshots.captured(side.job, record)
     assert side.of_job.problem == f"snapshot {number} could not be taken: {reason}"
+
+
+def test_a_job_that_has_ended_ends_although_its_last_snapshot_came_to_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_manifest = SnapshotStore.write_manifest
+    failed: list[int] = []
+    with LocalCluster(tmp_path / "logs", 1, tmp_path / "snapshots", every_s=0.1) as cluster:
+
+        def written_late(store: SnapshotStore, manifest: SnapshotManifest) -> None:
+            if not failed:
+                failed.append(manifest.number)
+                until(lambda: all(job.is_complete for job in cluster.controller.jobs.values()), "all of it has ended")
+                raise SnapshotError("the disk was full for a moment")
+            write_manifest(store, manifest)
+
+        monkeypatch.setattr(SnapshotStore, "write_manifest", written_late)
+        flow, out = dg.Dataflow("ending"), dg.to_memory()
+        flow.source(dg.from_generator(slow_numbers, SCHEMA, 2_000, block=10, time="ts", name="numbers")).sink(out)
+        job = cluster.submit(flow)
+        assert job.wait(20).state == "finished"
+        assert failed
+        assert sorted(row["n"] for row in out.rows) == list(range(2_000))

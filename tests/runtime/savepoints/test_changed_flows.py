@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import dirigo as dg
 from dirigo.errors import DirigoError
-from dirigo.flow.plan.description import OperatorDescription, PlanDescription
+from dirigo.flow.plan.description import OperatorDescription, PlanDescription, describe
 from dirigo.flow.plan.matching import matched
+from dirigo.flow.plan.plan import Plan
 from runtime.clusters import SCHEMA, LocalCluster, counting, numbers, until
 from runtime.savepoints.flows_to_stop import as_counter, keyed, slowly
 
@@ -139,6 +141,22 @@ def test_splits_of_a_source_stay_as_many() -> None:
     now = PlanDescription(operators=(operator("rows", is_source=True, partitions=3),))
     with pytest.raises(DirigoError, match="is read in 3 splits in it, and was in 2; read it in as many as before"):
         matched(saved, now)
+
+
+def test_what_only_the_text_is_kept_of_stays_in_as_many_partitions() -> None:
+    def described(partitions: int) -> PlanDescription:
+        flow = dg.Dataflow("seen", partitions=partitions)
+        schema = pa.schema([("names", pa.list_(pa.string())), ("n", pa.int64())])
+        rows = flow.source(dg.from_iterable([], schema, name="rows"))
+        rows.deduplicate("names", "n", name="both").deduplicate("n", name="number").sink(dg.to_nothing())
+        return describe(Plan(flow, "seen"))
+
+    with pytest.raises(
+        DirigoError, match=r"operator 'both' .* has 4 partitions in it, and had 2, .* cannot be divided"
+    ) as told:
+        matched(described(2), described(4))
+    assert "'number'" not in str(told.value)
+    assert "both" in matched(described(2), described(2))
 
 
 def test_wrong_options_are_told() -> None:

@@ -14,6 +14,7 @@ from dirigo.errors import DirigoError
 from dirigo.runtime.client.job import Job
 from dirigo.runtime.controller import snapshots as of_controller
 from dirigo.runtime.snapshots import savepoint
+from dirigo.runtime.snapshots.store import SnapshotStore
 from runtime.clusters import SCHEMA, LocalCluster, until
 from runtime.savepoints.flows_to_stop import keyed, slowly
 
@@ -134,6 +135,88 @@ def test_other_jobs_do_not_wait_for_a_copy(tmp_path: Path, copying: Any) -> None
         sink = dg.to_memory()
         assert submitted(cluster, sink, keyed, savepoint=tmp_path / "savepoint").wait(60).state == "finished"
         assert sink.rows
+
+
+def test_another_savepoint_that_comes_too_late_does_not_undo_a_stop(tmp_path: Path, copying: Any) -> None:
+    begins, goes_on = copying
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1_000) as cluster:
+        job = submitted(cluster, dg.to_nothing())
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        told = refusal(lambda: job.stop(savepoint=tmp_path / "one"))
+        assert begins.wait(60)
+        with pytest.raises(DirigoError, match=r"not complete after 0.3 s"):
+            job.savepoint(tmp_path / "two", timeout_s=0.3)
+        goes_on.set()
+        assert told() == ""
+        assert job.status().stopped_into == str(tmp_path / "one")
+
+
+def test_of_two_who_stop_a_job_one_may_give_up(tmp_path: Path, copying: Any) -> None:
+    begins, goes_on = copying
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1_000) as cluster:
+        job = submitted(cluster, dg.to_nothing())
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        hasty = refusal(lambda: job.stop(savepoint=tmp_path / "one", timeout_s=1))
+        patient = refusal(lambda: job.stop(savepoint=tmp_path / "two"))
+        assert begins.wait(60)
+        assert "it is still being written" in hasty()
+        goes_on.set()
+        assert patient() == ""
+        assert job.status().stopped_into == str(tmp_path / "two")
+
+
+def test_a_stop_is_told_when_no_service_can_begin_the_job_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on, began = threading.Event(), threading.Event()
+    remove = SnapshotStore.remove
+
+    def slowly_removed(store: SnapshotStore) -> None:
+        began.set()
+        assert goes_on.wait(60)
+        remove(store)
+
+    monkeypatch.setattr(SnapshotStore, "remove", slowly_removed)
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1_000) as cluster:
+        job = submitted(cluster, dg.to_nothing())
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        is_told = threading.Event()
+
+        def stop() -> None:
+            job.stop(savepoint=tmp_path / "one", timeout_s=1)
+            is_told.set()
+
+        told = refusal(stop)
+        assert began.wait(60)
+        try:
+            assert not is_told.wait(1.3)  # a service that died now would be followed by one that resumes the job
+        finally:
+            goes_on.set()
+        assert told() == ""
+        assert job.status().stopped_into == str(tmp_path / "one")
+
+
+def test_the_end_of_a_service_does_not_wait_for_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begins, read = threading.Event(), SnapshotStore.read
+    copied: list[bool] = []
+
+    def slowly_read(store: SnapshotStore, ref: Any) -> memoryview:
+        copied.append(cluster.controller.is_stopping)
+        begins.set()
+        until(lambda: cluster.controller.is_stopping, "the service is told to end")
+        return read(store, ref)
+
+    monkeypatch.setattr(SnapshotStore, "read", slowly_read)
+    with LocalCluster(tmp_path / "logs", 1, tmp_path / "snapshots", every_s=1_000) as cluster:
+        flow = dg.Dataflow("large")
+        source = flow.source(dg.from_generator(slowly, SCHEMA, None, block=1_000, time="ts", name="numbers"))
+        source.deduplicate("n", name="once").sink(dg.to_nothing())
+        job = cluster.submit(flow)
+        until(lambda: job.status().metrics.rows_in > 20_000, "its states need files")
+        told = refusal(lambda: job.savepoint(tmp_path / "one"))
+        assert begins.wait(60)
+    assert told()
+    assert copied == [False]  # of several
+    assert not list((tmp_path / "one").iterdir())
+    assert not list((tmp_path / "snapshots").iterdir())  # so that no service resumes it
 
 
 def test_two_savepoints_at_once_are_two_copies(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from dirigo.flow.operators.operator import Operator, StateMoment, told_schema
 from dirigo.flow.plan.states import WholeState
 from dirigo.flow.rows.grouping import Grouping
 from dirigo.flow.rows.held_bytes import held_bytes
-from dirigo.flow.rows.keys import column_of_forms, forms_of, type_of_forms
+from dirigo.flow.rows.keys import column_of_forms, forms_of, keeps_text_only, type_of_forms
 from dirigo.flow.rows.schema import apart
 from dirigo.state import capture_of, restored
 
@@ -122,6 +122,11 @@ class Deduplicate(Operator):
     def state_form(self) -> str:
         what = "keys" if self._within_ms is None else "keys and their times"
         return f"{what}: {told_schema(pa.schema([self.schema.field(key) for key in self.keys]))}"
+
+    @property
+    def can_be_divided(self) -> bool:
+        """Of lists and structs, only the text is kept, which does not say where their rows go."""
+        return not any(keeps_text_only(self.schema.field(key).type) for key in self.keys)
 
     def restore_share(self, states: WholeState[Any], captures: Sequence[Any], share: Share) -> None:
         kinds = [self.schema.field(key).type for key in self.keys]

@@ -27,6 +27,10 @@ from dirigo.kernel import Address, Kept
 Timers = Sequence[tuple[float, Any]]
 
 
+def _as_it_is(payload: Any) -> Any:
+    return payload
+
+
 class _Beginning(NamedTuple):
     """How far an actor or a reader is."""
 
@@ -35,6 +39,8 @@ class _Beginning(NamedTuple):
     idle: tuple[str, ...] = ()
     is_idle: bool = False
     is_over: bool = False
+    has_new_rows: bool = False  # of a source that begins at its beginning, however far time was
+    own_watermark: int | None = None  # as far as it was itself; None: as far as its channels are
 
 
 class Resumption:
@@ -65,7 +71,7 @@ class Resumption:
 
     def _of_reader(self, reader: SourceReader) -> _Beginning:
         if reader.operator not in self._matches:
-            return _Beginning(BEGINNING)
+            return _Beginning(BEGINNING, has_new_rows=True)
         captured = self._captured(reader)
         if captured is None or captured.has_ended or captured.ends_at_once:
             return _Beginning(BEGINNING, is_over=True)
@@ -97,23 +103,26 @@ class Resumption:
         times = {place: each.watermark for place, each in upstreams.items()}
         idle = tuple(place for place, each in upstreams.items() if each.is_idle)
         heads = [self._heads[place] for place in self.places_of(stage, partition)]
+        has_new_rows = any(each.has_new_rows for each in upstreams.values())
+        own_watermark = min((head.watermark for head in heads), default=None)
+        if has_new_rows and not stage.operator.state_form:  # nothing was closed here that they could be too late for
+            own_watermark = None
         progress = ChannelWatermarks(upstreams)
-        progress.begin(times, idle, min((head.watermark for head in heads), default=None))
+        progress.begin(times, idle, own_watermark)
         # All partitions of an operator that had ended are missing; so is all that is before it.
         has_ended = stage.name in self._matches and not heads and all(each.is_over for each in upstreams.values())
         is_over = has_ended or (bool(heads) and all(head.is_over for head in heads))
         watermark = BEGINNING if is_over else max(BEGINNING, progress.watermark - stage.operator.holds_back_ms)
-        return _Beginning(watermark, times, idle, progress.is_idle, is_over)
+        return _Beginning(watermark, times, idle, progress.is_idle, is_over, has_new_rows, own_watermark)
 
     def restore(self, stage: Stage, partition: int, states: StageStates, own: Mapping[str, Any]) -> None:
         """Have the new states of an actor go on. ``own``: what its operator had kept, for each of ``places_of``."""
         beginning = self._beginnings[stage.places[partition]]
-        heads = [self._heads[place] for place in self.places_of(stage, partition)]
         addresses = {_place_of(address): address for address in stage.upstreams_of(partition)}
         states.progress.begin(
             {addresses[place]: time for place, time in beginning.times.items()},
             [addresses[place] for place in beginning.idle],
-            min((head.watermark for head in heads), default=None),
+            beginning.own_watermark,
         )
         states.is_over = beginning.is_over and not isinstance(stage.operator, SinkRows)
         states.watermark = states.progress.watermark
@@ -129,21 +138,29 @@ class Resumption:
             what = f"operator '{stage.name}' cannot go on from its state in a savepoint: {said(error)}"
             raise OperatorFailure(what) from error
 
-    def kept(self, stage: Stage, partition: int, timers_of: Callable[[str], Timers]) -> Kept:
-        """What the kernel goes on from: the timers, of which nobody needs two that are the same."""
-        timers = [timer for place in self.places_of(stage, partition) for timer in timers_of(place)]
+    def kept(
+        self, stage: Stage, partition: int, timers_of: Callable[[str], Timers], opened: Callable[[Any], Any] = _as_it_is
+    ) -> Kept:
+        """What the kernel goes on from: the timers, of which nobody needs those that another partition had as well.
+
+        ``opened`` gives what is in a payload, which may be sealed.
+        """
+        timers = [(place, *timer) for place in self.places_of(stage, partition) for timer in timers_of(place)]
         saved = self._matches.get(stage.name)
         if isinstance(stage.operator, SinkRows) or saved is None:
             return Kept((), ())
         if saved.partitions != stage.partitions and timers:
             share = Share(partition, stage.partitions)
-            needed = stage.operator.share_of_timers([payload for _, payload in timers], share)
-            kept: list[tuple[float, Any]] = []
-            for timer, is_needed in zip(timers, needed, strict=True):
-                if is_needed and timer not in kept:
-                    kept.append(timer)
+            contents = [opened(payload) for _, _, payload in timers]
+            needed = stage.operator.share_of_timers(contents, share)
+            kept: list[tuple[str, float, Any]] = []
+            known: list[tuple[str, float, Any]] = []
+            for (place, due, payload), content, is_needed in zip(timers, contents, needed, strict=True):
+                if is_needed and not any(each[0] != place and each[1:] == (due, content) for each in known):
+                    kept.append((place, due, payload))
+                    known.append((place, due, content))
             timers = kept
-        return Kept((), tuple(timers))
+        return Kept((), tuple((due, payload) for _, due, payload in timers))
 
 
 def _place_of(address: Address) -> str:

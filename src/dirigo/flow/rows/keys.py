@@ -123,6 +123,11 @@ def _array_of(forms: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(forms, kind)
 
 
+def keeps_text_only(kind: pa.DataType) -> bool:
+    """Whether what stands for a value of this type (see ``forms_of``) does not tell it."""
+    return bool(pa.types.is_nested(_held_type(kind)))
+
+
 def type_of_forms(kind: pa.DataType) -> pa.DataType:
     """The type of ``column_of_forms``: of nested values, only their text is known."""
     kind = _held_type(kind)

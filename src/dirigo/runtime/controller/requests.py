@@ -228,7 +228,12 @@ class Requests:
                 still.append(waiting)
         self._waiting = still
         for saving in [each for each in self._saving if now >= each.until_s or is_last]:
+            if saving.job.stopped_into is not None and not is_last:  # about to be told
+                continue
             self._saving.remove(saving)
+            if saving.job.stopped_into is not None:
+                self._answer(saving.identity, saving.number, saving.job.status())
+                continue
             why = self._controller.snapshots.savepoints.give_up(saving.job, saving.wanted)
             took = f"the savepoint of job '{saving.job.name}' was not complete after {saving.wait_s:g} s"
             self._answer(saving.identity, saving.number, None, f"{took}: {why}; the job goes on.")

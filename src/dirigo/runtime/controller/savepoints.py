@@ -92,6 +92,7 @@ class Savepoints:
         """Copies of a snapshot are complete, or cannot be."""
         job = self._controller.of_run(run)
         is_now = job is not None and job.snapshots is not None and job.snapshots.taking is taking
+        taking.copying.clear()
         for wanted, problem in outcomes:
             if not wanted.stops or taking.is_final or problem is not None:
                 wanted.tell(problem)
@@ -112,9 +113,16 @@ class Savepoints:
         if taking is None or taking.to_commit or job.outcome is not None or not self._controller.logs.is_shown(job.id):
             return
         job.stopped_into = taking.saved[0].place
+        is_long = job.snapshots is not None and bool(job.snapshots.copied)
         self._controller.end(job, "finished", None)
-        for wanted in taking.saved:
-            wanted.tell(None)
+
+        def tell() -> None:
+            for wanted in taking.saved:
+                wanted.tell(None)
+
+        # Behind the removal of its folder: whoever has heard of it may begin another job with the savepoint, and if the
+        # service dies now, the next one must not resume this one.
+        self._controller.beside(lambda: tell, is_long=is_long)
 
     def _read_on(self, job: JobRecord) -> None:
         """Nobody wants the job to stop any more."""
@@ -123,7 +131,7 @@ class Savepoints:
             return
         taking = snapshots.taking
         if taking is not None and taking.stops:
-            if taking.saved:  # for somebody else
+            if taking.saved or not all(wanted.is_given_up for wanted in taking.copying):  # for somebody else
                 return
             taking.stops = False
             if taking.is_there:

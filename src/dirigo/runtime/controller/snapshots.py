@@ -57,6 +57,7 @@ class Taking:
     fresh: list[Callable[[int], None]] = field(default_factory=list)  # who is told its number when it is there
     to_commit: set[int] = field(default_factory=set)  # workers whose sinks have still to make it visible; at the end only
     stops: bool = False  # sources are read no further: a savepoint of this ends the job
+    copying: list[WantedSavepoint] = field(default_factory=list)  # that are to end the job once they are copied
     saved: list[WantedSavepoint] = field(default_factory=list)  # which are complete by now
 
 
@@ -131,6 +132,8 @@ class Snapshots:
             if snapshots.taking is None and snapshots.wants_one(now) and not job.is_complete:
                 self._begin(job, snapshots, now)
             taking = snapshots.taking
+            if taking is None and job.is_complete:  # the snapshot that was under way at its end came to nothing
+                self._controller.look_for_the_end(job)
             if taking is not None and not taking.is_there and now - taking.since_s >= LONG_S:
                 snapshots.problem = (
                     f"snapshot {taking.number} has taken {now - taking.since_s:.0f} s so far: "
@@ -321,12 +324,16 @@ class Snapshots:
             return
         snapshots.savepoints = [wanted for wanted in snapshots.savepoints if wanted not in savepoints]
         snapshots.copied.add(manifest.number)
+        taking.copying = [wanted for wanted in savepoints if wanted.stops]
+
+        def is_wanted() -> bool:  # whoever waits has been told that the service ends, which waits for what is done here
+            return not self._controller.is_stopping
 
         def copy() -> Callable[[], None]:
             outcomes: list[tuple[WantedSavepoint, str | None]] = []
             for wanted in savepoints:
                 try:
-                    copy_to(store, manifest, wanted.place)
+                    copy_to(store, manifest, wanted.place, is_wanted)
                     outcomes.append((wanted, None))
                 except Exception as error:
                     outcomes.append((wanted, str(error) if isinstance(error, DirigoError) else said(error)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -67,15 +67,20 @@ def savepoint_in(uri: str) -> list[SnapshotInfo]:
     return snapshots_in(place, "")
 
 
-def copy_to(store: SnapshotStore, manifest: SnapshotManifest, uri: str) -> SnapshotManifest:
-    """Copy a snapshot into an empty folder, and return its manifest there. Until it is complete it is no savepoint."""
+def copy_to(
+    store: SnapshotStore, manifest: SnapshotManifest, uri: str, is_wanted: Callable[[], bool] = lambda: True
+) -> SnapshotManifest:
+    """Copy a snapshot into an empty folder, and return its manifest there. Until it is complete it is no savepoint.
+
+    ``is_wanted`` is asked before each state: if nobody wants the copy any more, nothing of it stays.
+    """
     place = place_at(uri)
     place.make()
     if place.files() or place.folders():
         raise SnapshotError(f"'{place.shown}' is not empty, and a savepoint needs a folder of its own; name another folder.")
     job = store.read_job()
     try:
-        bodies = _copy_bodies(store, manifest, place)
+        bodies = _copy_bodies(store, manifest, place, is_wanted)
         actors = {
             actor: msgspec.structs.replace(entry, body=bodies[actor]) if entry.body is not None else entry
             for actor, entry in manifest.actors.items()
@@ -91,12 +96,20 @@ def copy_to(store: SnapshotStore, manifest: SnapshotManifest, uri: str) -> Snaps
     return copied
 
 
-def _copy_bodies(store: SnapshotStore, manifest: SnapshotManifest, place: Place) -> dict[str, BlobRef]:
+def _copy_bodies(
+    store: SnapshotStore, manifest: SnapshotManifest, place: Place, is_wanted: Callable[[], bool]
+) -> dict[str, BlobRef]:
     """Copy blob by blob, each checked, so that one of them at a time is in memory."""
+
+    def read(ref: BlobRef) -> memoryview:
+        if not is_wanted():
+            raise SnapshotError(f"The savepoint in '{place.shown}' was given up before it was complete; take another one.")
+        return store.read(ref)
+
     copied: dict[str, BlobRef] = {}
     for index, chunk in enumerate(_chunks(list(manifest.bodies()))):
         name = part_name(manifest.number, manifest.generation, index)
-        blobs = ((store.read(ref),) for _, ref in chunk)
+        blobs = ((read(ref),) for _, ref in chunk)
         refs = write_blobs(place, name, blobs)
         copied.update(zip((actor for actor, _ in chunk), refs, strict=True))
     return copied

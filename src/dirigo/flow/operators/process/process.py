@@ -20,7 +20,7 @@ from dirigo.flow.exchange.emitter import Emitter
 from dirigo.flow.exchange.payloads import Own
 from dirigo.flow.exchange.shares import Share
 from dirigo.flow.operators.operator import Operator, StateMoment
-from dirigo.flow.operators.process.state_columns import column_of_state, type_of_state
+from dirigo.flow.operators.process.state_columns import column_of_state, told_state, type_of_state
 from dirigo.flow.operators.process.states import ProcessCapture, ProcessStates
 from dirigo.flow.operators.process.timers import CLOCK, EVENT, Alone, Wake
 from dirigo.flow.rows.keys import KeyColumns, in_order
@@ -170,13 +170,15 @@ class Process(Operator):
         """Of what it declares: code may change. A partition's states may be anything that the function does with them."""
         if not self._keeps_something:
             return ""
-        states = [
-            f"{name}: {type(each).__name__}{'' if each.ttl is None else ' that expires'}"
-            for name, each in sorted(self._states.items())
-        ]
+        states = [f"{name}: {told_state(each)}{self._told_expiry(name)}" for name, each in sorted(self._states.items())]
         keys = [f"{key}: {kind}" for key, kind in zip(self.keys, self._key_kinds, strict=True)]
         by = "partition" if self._surroundings.keys is None else "key"
         return f"per {by} ({', '.join(keys)}): {', '.join(states) or 'timers'}"
+
+    def _told_expiry(self, state: str) -> str:
+        """By which time: when each key was written is a number of milliseconds of that. How long is free to change."""
+        lifetime = self._lifetimes.get(state)
+        return "" if lifetime is None else f" that expires by {'event time' if lifetime.axis == EVENT else 'the clock'}"
 
     @property
     def can_be_divided(self) -> bool:

@@ -31,6 +31,17 @@ def type_of_state(declaration: Declaration) -> pa.DataType:
     return _type_of(declaration.type_)[0]
 
 
+def told_state(declaration: Declaration) -> str:
+    """What a state holds, in a line."""
+    if isinstance(declaration, MapState):
+        kinds: tuple[Any, ...] = (declaration.key_type, declaration.value_type)
+    else:
+        assert isinstance(declaration, ListState | ValueState)
+        kinds = (declaration.type_,)
+    types = ", ".join(kind.__name__ if isinstance(kind, type) else str(kind) for kind in kinds)
+    return f"{type(declaration).__name__}({types})"
+
+
 def column_of_state(declaration: Declaration, values: Sequence[Any], what: str) -> pa.Array:
     """Values of a state as a column; ``what`` names the state where they are none."""
     kind, shown = type_of_state(declaration), _shown_values(declaration, values)

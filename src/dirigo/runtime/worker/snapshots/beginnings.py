@@ -14,7 +14,7 @@ from dirigo.runtime.client.savepoints import described_flow
 from dirigo.runtime.control import Beginning
 from dirigo.runtime.snapshots.codec import decode
 from dirigo.runtime.snapshots.savepoint import Savepoint
-from dirigo.runtime.transport.payload import Schemas
+from dirigo.runtime.transport.payload import Schemas, opened
 from dirigo.runtime.worker.snapshots.captures import ActorHead, read_head, restored_source, restored_timers
 from dirigo.runtime.worker.user_code import HostedStates
 
@@ -41,7 +41,7 @@ class SavepointStates:
         places = resumption.places_of(stage, partition) if stage.operator.state_form else []
         own = {place: self._read(place) for place in places}
         states.begin(lambda inner: resumption.restore(stage, partition, inner, own), self._schemas)
-        return resumption.kept(stage, partition, lambda place: restored_timers(self._heads[place], self._schemas))
+        return resumption.kept(stage, partition, lambda place: restored_timers(self._heads[place], self._schemas), opened)
 
     def forget_read(self) -> None:
         """What was read is not needed by other operators."""
