@@ -142,3 +142,42 @@ def test_what_means_the_same_may_change(one: Build, other: Build) -> None:
 
 def test_what_keeps_nothing_has_no_form() -> None:
     assert forms_of(lambda rows: rows.filter(dg.col("n") > 1).map(lambda row: {"n": row.n}, schema={"n": int})) == []
+
+
+def numbers(block: int = 10, **options: Any) -> Any:
+    return dg.from_generator(lambda *_: [], SCHEMA, 100, block=block, time="at", **options)
+
+
+def at_rate(source: Any, rate: int = 10) -> Any:
+    return dg.shaped(source, dg.loads.constant(rate))
+
+
+def position_form(source: Any) -> str:
+    flow = dg.Dataflow("described")
+    flow.source(source).sink(dg.to_nothing())
+    (form,) = (each.state for each in describe(Plan(flow)).operators if each.is_source)
+    return form
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (numbers(block=10), numbers(block=20)),
+        (at_rate(numbers(block=10)), at_rate(numbers(block=20))),
+        (dg.paced(numbers(block=10)), dg.paced(numbers(block=20))),
+        (dg.nexmark.bids(1_000), dg.nexmark.bids(1_000, block_events=100)),
+        (at_rate(numbers()), at_rate(dg.from_iterable([], SCHEMA, time="at"))),
+        (at_rate(numbers()), dg.paced(numbers())),
+        (at_rate(numbers()), numbers()),
+    ],
+)
+def test_positions_that_mean_other_rows_differ(one: Any, other: Any) -> None:
+    assert position_form(one) != position_form(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(numbers(), numbers(out_of_orderness="1s")), (at_rate(numbers(), 10), at_rate(numbers(), 20))],
+)
+def test_positions_that_mean_the_same_rows_do_not(one: Any, other: Any) -> None:
+    assert position_form(one) == position_form(other)

@@ -37,7 +37,7 @@ _decoder = msgspec.msgpack.Decoder(PlanDescription)
 
 
 def describe(plan: Plan) -> PlanDescription:
-    positions = {reader.operator: f"positions of {type(reader.source).__name__}" for reader in plan.readers}
+    positions = {reader.operator: f"positions of {reader.source.position_form}" for reader in plan.readers}
     return PlanDescription(
         operators=tuple(
             OperatorDescription(

@@ -79,6 +79,10 @@ class GeneratorSource(Source):
     def is_replayable(self) -> bool:
         return True
 
+    @property
+    def position_form(self) -> str:
+        return f"{super().position_form} in blocks of {self.block} rows"
+
     def splits(self, wanted: int) -> Sequence[Split]:
         require_wanted(wanted, self.name)
         blocks = wanted if self.total is None else -(-self.total // self.block)

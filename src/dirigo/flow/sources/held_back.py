@@ -67,6 +67,10 @@ class HeldBackSource(Source):
         return self.source.is_replayable
 
     @property
+    def position_form(self) -> str:
+        return f"{super().position_form} of {self.source.position_form}"
+
+    @property
     def places(self) -> Sequence[Path]:
         return self.source.places
 

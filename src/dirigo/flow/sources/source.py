@@ -132,6 +132,11 @@ class Source(ABC):
         return False
 
     @property
+    def position_form(self) -> str:
+        """What its positions mean, for people too: a job goes on from a savepoint only where this is what it was."""
+        return type(self).__name__
+
+    @property
     def places(self) -> Sequence[Path]:
         """The files that are read, if there are any: no sink of the job may write over them."""
         return ()
