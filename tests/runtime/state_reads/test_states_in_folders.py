@@ -15,6 +15,7 @@ from dirigo.runtime.snapshots.errors import DamagedSnapshot, SnapshotError
 from dirigo.runtime.snapshots.savepoint import copy_to
 from dirigo.runtime.snapshots.store import SnapshotStore
 from dirigo.runtime.stored_states import StoredStates
+from dirigo.spark.results.state_reader import state_schema
 from runtime.clusters import SCHEMA, LocalCluster, until
 from runtime.state_reads.test_state_reads import trickle
 
@@ -93,6 +94,8 @@ def test_what_is_not_there_is_named(left: Folders) -> None:
         StoredStates.in_snapshots(root, "else")
     with pytest.raises(SnapshotError, match=r"Snapshot 1000 of job 'left~1' is not there any more; read the last one\."):
         StoredStates.in_snapshots(root, "left", 1000)
+    with pytest.raises(SnapshotError, match=r"^Snapshot 1000 of job 'left~1' is not there any more; read the last one\.$"):
+        state_schema(None, {"state": "seen", "job": "left", "snapshots": root, "snapshot": "1000"})
     with pytest.raises(SnapshotError, match="is not there on this machine"):
         StoredStates.in_snapshots(str(left.snapshots / "none"), "left")
     with pytest.raises(SnapshotError, match="holds no finished savepoint; name the folder of one"):

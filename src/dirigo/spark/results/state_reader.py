@@ -78,7 +78,15 @@ class StatePart(InputPartition):  # type: ignore[misc]  # pyspark has no types t
 def state_schema(access: object, options: Mapping[str, str]) -> StructType:
     """The columns of an operator's state."""
     asked = StateOptions.parse(options)
-    return spark_schema(read_while_it_lasts(lambda: _found(access, asked)[0], lambda states: states.schema(asked.operator)))
+
+    def found() -> StoredStates:
+        return _found(access, asked)[0]
+
+    def schema(states: StoredStates) -> pa.Schema:
+        return states.schema(asked.operator)
+
+    # one that was named is not looked for again: it does not come back
+    return spark_schema(read_while_it_lasts(found, schema) if asked.number is None else schema(found()))
 
 
 class StateReader(DataSourceReader):  # type: ignore[misc]
