@@ -114,6 +114,30 @@ def test_it_is_cancelled_meanwhile(tmp_path: Path, copying: Any) -> None:
         assert job.wait(60).state == "cancelled"
 
 
+def test_its_sources_do_not_end_meanwhile(tmp_path: Path, copying: Any) -> None:
+    begins, goes_on = copying
+    first, second = dg.to_memory(), dg.to_memory()
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1_000) as cluster:
+        job = submitted(cluster, first)
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        stopped = refusal(lambda: job.stop(savepoint=tmp_path / "savepoint"))
+        assert begins.wait(60)
+        with pytest.raises(DirigoError, match="is being stopped with a savepoint; wait until it has"):
+            job.drain()
+        goes_on.set()
+        assert stopped() == ""
+        assert submitted(cluster, second, keyed, savepoint=tmp_path / "savepoint").wait(60).state == "finished"
+    assert sorted(row["n"] for row in [*first.rows, *second.rows]) == list(range(ROWS))
+
+
+def test_a_job_that_is_drained_is_not_stopped(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=1_000) as cluster:
+        job = submitted(cluster, dg.to_nothing())
+        cluster.controller.jobs[job.id].state = "draining"
+        with pytest.raises(DirigoError, match="is being drained, so it ends by itself"):
+            job.stop(savepoint=tmp_path / "savepoint")
+
+
 def test_other_jobs_do_not_wait_for_a_copy(tmp_path: Path, copying: Any) -> None:
     begins, goes_on = copying
     with LocalCluster(tmp_path / "logs", 2, tmp_path / "snapshots", every_s=0.1) as cluster:

@@ -187,6 +187,7 @@ class Requests:
                     return True, job.status()  # its sources have ended, which is what was wanted
                 job = self._live(request.job)
                 self._check_source(job, request.source)
+                controller.snapshots.savepoints.check_not_stopping(job)
                 controller.drain(job, request.source)
                 if job.snapshots is None:
                     return True, job.status()

@@ -53,9 +53,20 @@ class Savepoints:
                 f"no savepoint can be taken of job '{job.name}': its source '{names}' is a DataFrame, and rows that Spark "
                 "has handed over and the job has not read would be lost; drain the job, so that it works them off."
             )
+        if stops and job.state == "draining":
+            raise ControlError(f"job '{job.name}' is being drained, so it ends by itself; wait for its end, or cancel it.")
         wanted = WantedSavepoint(place, tell, snapshots.number, stops)
         snapshots.savepoints.append(wanted)
         return wanted
+
+    def check_not_stopping(self, job: JobRecord) -> None:
+        """Refuse to end sources while a savepoint is made to go on from: they would have ended in it, with rows unread."""
+        snapshots = job.snapshots
+        if snapshots is None:
+            return
+        is_under_way = snapshots.taking is not None and snapshots.taking.stops
+        if is_under_way or any(wanted.stops for wanted in snapshots.savepoints):
+            raise ControlError(f"job '{job.name}' is being stopped with a savepoint; wait until it has, or cancel it.")
 
     def give_up(self, job: JobRecord, wanted: WantedSavepoint) -> str:
         """Nobody waits any longer; why it has not come."""
