@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -153,6 +153,16 @@ def descendants(pid: int) -> set[int]:
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {pid}
+
+
+def java_below(pid: int) -> list[int]:
+    """The Java processes among them; any of them may end while it is looked at."""
+    found = []
+    for below in descendants(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if Path(f"/proc/{below}/comm").read_text().strip() == "java":
+                found.append(below)
+    return found
 
 
 def kill(pid: int) -> None:

@@ -23,7 +23,7 @@ from dirigo.spark.service import service
 from runtime.clusters import until
 from spark import feeding_program
 from spark.feeding_program import ROWS
-from spark.standalone import descendants
+from spark.standalone import java_below
 
 PATIENCE_S = 240.0  # on a busy machine, Java alone takes a minute to start
 SERVICE, QUERY, WORKER, BOTH, JAVA = "service", "query", "worker", "both", "java of the service"
@@ -127,7 +127,7 @@ class Feeder:
         return confirmed_by(self.checkpoint) > before
 
     def java(self) -> int:
-        found = [pid for pid in descendants(self._process.pid) if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+        found = java_below(self._process.pid)
         return found[0] if found else self._process.pid
 
     def end(self) -> None:
@@ -168,9 +168,8 @@ def test_rows_are_there_once_after_kills_of_the_service_and_of_the_querys_java(t
                 os.kill(feeder.java(), signal.SIGKILL)
             if victim in (SERVICE, BOTH):
                 os.kill(started.pid, signal.SIGKILL)
-            below = descendants(started.pid)
             if victim == JAVA:
-                (java,) = [pid for pid in below if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+                (java,) = java_below(started.pid)
                 os.kill(java, signal.SIGKILL)
             if victim == WORKER:
                 with dg.connect("fed") as connected:

@@ -19,7 +19,7 @@ from dirigo.spark.service import service
 from dirigo.spark.service.file import RunningService
 from nexmark.flows_on_spark import NAMES, SlowTables, answers, assert_rows, flow_of
 from runtime.clusters import until
-from spark.standalone import descendants
+from spark.standalone import java_below
 
 SETTINGS = service.ServiceSettings("killed", 2, snapshots_every="500ms")
 PATIENCE_S = 180.0
@@ -46,7 +46,7 @@ def process_of(started: RunningService) -> int:
 
 
 def java_of(started: RunningService) -> int:
-    (java,) = [pid for pid in descendants(started.pid) if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+    (java,) = java_below(started.pid)
     return java
 
 
