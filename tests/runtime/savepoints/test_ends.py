@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 
 import dirigo as dg
 from dirigo.errors import DirigoError
-from runtime.clusters import SCHEMA, LocalCluster, numbers, until
+from runtime.clusters import PATIENCE_S, SCHEMA, LocalCluster, numbers, until
 from runtime.savepoints.flows_to_stop import as_counter, keyed, slowly
 
 ROWS, FEW = 6_000, 100
@@ -101,4 +103,44 @@ def test_a_job_that_has_ended_goes_on_to_nothing(tmp_path: Path) -> None:
         assert job.wait(60).state == "finished"
         assert first["both"].rows
         assert not any(sink.rows for sink in second.values())
+        assert job.metrics().rows_in == 0
+
+
+def gated_flow(gate: Path) -> tuple[dg.Dataflow, Any]:
+    """What it does with its rows takes as long as the gate is there."""
+
+    def wait(batch: Any) -> Any:
+        until_s = time.monotonic() + PATIENCE_S
+        while gate.exists() and time.monotonic() < until_s:
+            time.sleep(0.01)
+        return batch
+
+    flow, sink = dg.Dataflow("gated", splits=1, partitions=1), dg.to_memory()
+    rows = flow.source(dg.from_generator(slowly, SCHEMA, ROWS, block=50, time="ts", name="many"))
+    windows = rows.map_batches(wait).key_by("key").window(dg.Tumbling("1s"))
+    windows.aggregate(rows=dg.count()).sink(sink)
+    return flow, sink
+
+
+def test_a_source_that_was_drained_has_ended_in_a_savepoint(tmp_path: Path) -> None:
+    """Also if the worker hears of both while it is busy, and looks at neither before it is done."""
+    gate = tmp_path / "gate"
+    with LocalCluster(tmp_path / "logs", 1, tmp_path / "snapshots", every_s=1_000) as cluster:
+        flow, first = gated_flow(gate)
+        job = cluster.submit(flow)
+        until(lambda: job.status().metrics.rows_in > 500, "it has read for a while")
+        gate.touch()
+        until(lambda: cluster.client.status().workers[0].running_s > 0.3, "it waits at the gate")
+        job.drain()
+        with ThreadPoolExecutor(1) as pool:
+            saving = pool.submit(job.savepoint, tmp_path / "one")
+            time.sleep(1.0)  # by then the worker has been asked for it
+            gate.unlink()
+            saving.result()
+        assert job.wait(60).state == "finished"
+        assert first.rows
+        flow, second = gated_flow(gate)
+        job = cluster.submit(flow, savepoint=tmp_path / "one")
+        assert job.wait(60).state == "finished"
+        assert not second.rows
         assert job.metrics().rows_in == 0

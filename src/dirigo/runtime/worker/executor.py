@@ -331,6 +331,8 @@ class Executor:
     def _cut(self, job: InstalledJob, reader: SourceReader, number: int) -> None:
         """Capture where a source is, and have the snapshot's barrier follow what it has given."""
         core = self._core
+        if job.is_to_end(reader):  # that was asked for before, so in the snapshot it has ended
+            self._read(job, reader)
         captured: ReaderCapture | None = None
 
         def capture() -> None:

@@ -258,9 +258,12 @@ class InstalledJob:
 
     def next_to_end(self) -> SourceReader | None:
         """A source that was asked to end and has not yet."""
-        if not self.is_started:
-            return None
-        return next((each for each in self.active if each.address not in self.held and self.should_end(each)), None)
+        return next((each for each in self.active if self.is_to_end(each)), None)
+
+    def is_to_end(self, reader: SourceReader) -> bool:
+        """Whether a source was asked to end and has not yet."""
+        is_over = reader.has_ended or reader.address in self.held
+        return self.is_started and not is_over and self.should_end(reader)
 
     def read_on(self) -> None:
         """No source stands at a cut any more."""
