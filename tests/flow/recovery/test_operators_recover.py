@@ -57,7 +57,7 @@ CASES: dict[str, Case] = {
 }
 CASES |= {
     "clock windows": (lambda: flow_of(CLOCK_WINDOWS), {"compared": rows_by_key}),
-    "clock timers": (lambda: flow_of(CLOCK_TIMERS, [*rows_of(), 1.0]), {"compared": fired}),
+    "clock timers": (lambda: flow_of(CLOCK_TIMERS, [*rows_of(), 10.0]), {"compared": fired}),
     "a source that ends early": (lambda: flow_of_two(rows_of(), rows_of(1)[:12]), {}),
     "an idle source": (
         lambda: flow_of_two(rows_of()[:80], [*rows_of(1)[:12], 3.0, {"at": 99_000, "key": 1, "n": 1}], idle_after="200ms"),
