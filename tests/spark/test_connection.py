@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -235,6 +236,19 @@ def test_any_session_writes_into_a_job_of_a_service(service: dg.Service, session
     job.drain()
     job.wait(PATIENCE_S)
     assert sorted(row["id"] for row in out.rows) == list(range(80))
+
+
+def test_a_session_of_this_machine_reads_in_the_python_that_has_dirigo(
+    classic_session: SparkSession, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in whatever `python3` is where no environment is activated; unless somebody says which one."""
+    for told, expected in ((None, sys.executable), ("python3", "python3")):
+        monkeypatch.setattr(classic_session.sparkContext, "pythonExec", "python3")
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        if told is not None:
+            monkeypatch.setenv("PYSPARK_PYTHON", told)
+        dg.register(classic_session)
+        assert classic_session.sparkContext.pythonExec == expected
 
 
 def test_a_session_is_told_of_a_service_that_does_not_run(classic_session: SparkSession, home: Path) -> None:

@@ -18,6 +18,7 @@ from dirigo.runtime.control import Access
 from dirigo.runtime.errors import ControlError
 from dirigo.runtime.transport.keys import READER, WRITER
 from dirigo.spark.service import file as service_file
+from dirigo.spark.session import use_this_python
 
 SERVICE: Final = "service"
 
@@ -75,7 +76,8 @@ def register(spark: Any) -> None:
 
     Then ``spark.read.format("dirigo").option("service", NAME)`` reads from the service that was started with ``dirigo
     cluster start --name NAME``, and ``df.write`` and ``df.writeStream`` write to it. Without the option, the service is
-    the one of the session, if it belongs to a ``dg.Cluster``, and otherwise "dirigo".
+    the one of the session, if it belongs to a ``dg.Cluster``, and otherwise "dirigo". Spark reads in Python: of a session on
+    this machine that is the Python which runs this, unless PYSPARK_PYTHON names another one.
     """
     if not hasattr(spark, "dataSource"):
         raise ControlError(f"register takes a Spark session, not {spark!r}.")
@@ -86,6 +88,7 @@ def register_with(spark: Any, access: Access | None, *, is_default: bool) -> Non
     """The same, with access to one more service. As the default it is the one that is meant when none is named."""
     from dirigo.spark.data_source import dirigo_format
 
+    use_this_python(spark)
     names = {}
     for name in service_file.living():
         with suppress(ControlError):
