@@ -53,9 +53,8 @@ class StartedGroup:
 
     def members(self, with_words: str = "") -> list[int]:
         """Processes of this group whose command has these words."""
-        listed = subprocess.run(
-            ["ps", "-A", "-ww", "-o", "pid=,pgid=,stat=,args="], capture_output=True, text=True, check=True, timeout=_ENDS_IN_S
-        ).stdout
+        command = ["ps", "-A", "-ww", "-o", "pid=,pgid=,stat=,args="]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_ENDS_IN_S).stdout
         lines = (line.split(None, 3) for line in listed.splitlines())
         return sorted(
             int(pid)
